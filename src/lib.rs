@@ -30,3 +30,5 @@
 //! 10. Secrets stay secret.
 
 pub mod base;
+pub mod call;
+pub mod draft;

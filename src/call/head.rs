@@ -1,0 +1,278 @@
+//! The head of a request, checked for everything that two parsers could read in two ways.
+//!
+//! Owns method, host, path and query, and the headers that try to change them behind a policy's
+//! back. Must never judge whether a call is allowed. Framing is judged before ([`super::framing`]).
+
+use http::{HeaderMap, Method, header};
+
+use crate::base::code::Code;
+use crate::base::refusal::Refusal;
+
+use super::authority::Authority;
+use super::path::NormalPath;
+use super::query;
+
+#[cfg(test)]
+mod tests;
+
+/// In which form the target came (RFC 9112 section 3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// `/path?query`.
+    Origin,
+    /// `http://host/path?query`, as to a forward proxy.
+    Absolute {
+        /// Whether the scheme is https.
+        https: bool,
+    },
+    /// `*`, only with OPTIONS.
+    Asterisk,
+}
+
+/// To which protocol a request wants to switch its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Upgrade {
+    /// `websocket` alone.
+    WebSocket,
+    /// HTTP/2 in clear text.
+    H2c,
+    /// Anything else, or several at once.
+    Other,
+}
+
+/// The head of a call, after the framing, path and host rules.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// The method, case-sensitive.
+    pub method: Method,
+    /// Host without port, lower case, without a trailing dot; an IPv6 address without brackets.
+    pub host: String,
+    /// The port, where the authority names one.
+    pub port: Option<u16>,
+    /// The path in normal form; [`Head::check_write_capable`] refuses one that is not.
+    pub path: NormalPath,
+    /// The query as it came, without `?`; `Some("")` for a bare `?`.
+    pub query: Option<String>,
+    /// All headers as they came.
+    pub headers: HeaderMap,
+    /// The form of the target.
+    pub form: Form,
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
+    /// The upgrade that is asked for, by whatever `Upgrade` header there is.
+    pub upgrade: Option<Upgrade>,
+}
+
+impl Head {
+    /// Reads method, target and headers. `target` is the request target as it came; `http10` says
+    /// that the request is HTTP/1.0.
+    ///
+    /// # Errors
+    ///
+    /// `METHOD_REFUSED` for TRACE, CONNECT and what is no method; `EXPECTATION_FAILED` for any
+    /// `Expect` but `100-continue`; `REQUEST_AMBIGUOUS` for a target in another form, a host that is
+    /// missing, doubled, malformed or other than the target's, a method or path override by header
+    /// or parameter, and inbound headers of the guard's own.
+    pub fn read(method: &str, target: &[u8], http10: bool, headers: &HeaderMap) -> Result<Self, Refusal> {
+        let method = read_method(method)?;
+        let text = read_target(target)?;
+        let named = read_host(headers)?;
+        let (form, authority, rest) = split_target(&method, text)?;
+        let authority = match (authority, named) {
+            (Some(target), Some(named)) if !same(&target, &named, form) => {
+                return Err(ambiguous("`Host` names another authority than the target"));
+            }
+            (Some(target), named) if named.is_some() || http10 => target,
+            (None, Some(named)) => named,
+            _ => return Err(ambiguous("it has no `Host`")),
+        };
+        let (path, query) = match rest.split_once('?') {
+            Some((path, query)) => (path, Some(query.to_owned())),
+            None => (rest, None),
+        };
+        let path = match form {
+            Form::Asterisk => NormalPath::asterisk(),
+            Form::Origin | Form::Absolute { .. } => NormalPath::lift(path)?,
+        };
+        if query.as_deref().is_some_and(query::names_method_override) {
+            return Err(override_parameter());
+        }
+        headers.keys().try_for_each(|name| check_header_name(name.as_str()))?;
+        Ok(Self {
+            method,
+            host: authority.host,
+            port: authority.port,
+            path,
+            query,
+            form,
+            expects_continue: read_expect(headers)?,
+            upgrade: read_upgrade(headers),
+            headers: headers.clone(),
+        })
+    }
+
+    /// Whether the method promises to change nothing and needs no body: GET, HEAD and OPTIONS.
+    #[must_use]
+    pub fn is_safe(&self) -> bool {
+        matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS)
+    }
+
+    /// Whether the head announces a body that is not empty.
+    #[must_use]
+    pub fn announces_body(&self) -> bool {
+        let length = self.headers.get_all(header::CONTENT_LENGTH).iter().any(|value| value != "0");
+        length || self.headers.contains_key(header::TRANSFER_ENCODING)
+    }
+
+    /// The further rules of services that take writes, that is of every service not marked
+    /// `read_only: true`: the path must be in its normal form, and a safe method has no body.
+    ///
+    /// # Errors
+    ///
+    /// `REQUEST_AMBIGUOUS`.
+    pub fn check_write_capable(&self) -> Result<(), Refusal> {
+        if self.path.flaw().is_some() {
+            NormalPath::parse(self.path.as_str())?;
+        }
+        if self.is_safe() && self.announces_body() {
+            return Err(ambiguous("GET, HEAD and OPTIONS take no body here"));
+        }
+        Ok(())
+    }
+
+    /// The values of the header `name`, in order, where they are UTF-8.
+    pub fn header_texts<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.headers.get_all(name).iter().filter_map(|value| std::str::from_utf8(value.as_bytes()).ok())
+    }
+}
+
+fn ambiguous(why: &str) -> Refusal {
+    Refusal::new(
+        Code::RequestAmbiguous,
+        format!("The request could be read in two ways: {why}. Nothing was sent; send it in one unambiguous form."),
+    )
+}
+
+/// The refusal of a parameter that claims another method.
+pub(super) fn override_parameter() -> Refusal {
+    ambiguous("a parameter claims another method than the request line")
+}
+
+/// Whether a parameter of this (decoded) name would make some frameworks take another method than
+/// the request line's. PHP takes `.`, ` ` and `[` in names for `_`.
+pub(super) fn is_method_override(name: &str) -> bool {
+    let name = name.replace(['.', ' ', '['], "_");
+    name.eq_ignore_ascii_case("_method") || is_override_header(&name.to_ascii_lowercase())
+}
+
+/// Headers by which frameworks take another method or path than the request line's, in either
+/// spelling; `name` is in lower case.
+fn is_override_header(name: &str) -> bool {
+    let name = name.replace('_', "-");
+    matches!(
+        name.as_str(),
+        "x-http-method-override" | "x-http-method" | "x-method-override" | "x-original-url" | "x-rewrite-url"
+    )
+}
+
+fn check_header_name(name: &str) -> Result<(), Refusal> {
+    if name.starts_with('x') && is_override_header(name) {
+        return Err(ambiguous(&format!("the header `{name}` claims another method or path than the request line")));
+    }
+    let own =
+        name.starts_with("countersign") && name.as_bytes().get(11).is_some_and(|byte| matches!(byte, b'-' | b'_'));
+    if own && !matches!(name, "countersign-agent" | "countersign-continuation") {
+        return Err(ambiguous("a header that begins with `Countersign-` is one that only the guard sets"));
+    }
+    Ok(())
+}
+
+fn read_method(method: &str) -> Result<Method, Refusal> {
+    let refused = |why: &str| Refusal::new(Code::MethodRefused, format!("{why} Nothing was sent."));
+    match method {
+        "TRACE" => Err(refused("TRACE is never forwarded: it would show the guard's own headers.")),
+        "CONNECT" => Err(refused("This listener opens no tunnels; call the guard's address instead.")),
+        _ if method.len() > 32 => Err(refused("The method is longer than 32 characters.")),
+        _ => Method::from_bytes(method.as_bytes()).map_err(|_| refused("The method is not an HTTP token.")),
+    }
+}
+
+/// The target as text: visible ASCII only, no fragment.
+fn read_target(target: &[u8]) -> Result<&str, Refusal> {
+    if target.contains(&b'#') {
+        return Err(ambiguous("the target has a fragment"));
+    }
+    let visible = !target.is_empty() && target.iter().all(u8::is_ascii_graphic);
+    let text = std::str::from_utf8(target).ok().filter(|_| visible);
+    text.ok_or_else(|| {
+        ambiguous("the target has a space, a control character or a byte beyond ASCII; percent-encode it")
+    })
+}
+
+fn read_host(headers: &HeaderMap) -> Result<Option<Authority>, Refusal> {
+    let mut values = headers.get_all(header::HOST).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        return Err(ambiguous("it has two `Host` headers"));
+    }
+    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| ambiguous("`Host` is not ASCII"))?;
+    let authority = Authority::parse(text).map_err(|why| ambiguous(&format!("`Host` {why}")))?;
+    Ok(Some(authority))
+}
+
+/// The form of the target, its authority in absolute form, and path and query.
+fn split_target<'a>(method: &Method, text: &'a str) -> Result<(Form, Option<Authority>, &'a str), Refusal> {
+    if text == "*" {
+        return match *method {
+            Method::OPTIONS => Ok((Form::Asterisk, None, text)),
+            _ => Err(ambiguous("only OPTIONS may ask for `*`")),
+        };
+    }
+    if text.starts_with('/') {
+        return Ok((Form::Origin, None, text));
+    }
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Err(ambiguous("the target is neither a path nor an http or https URL"));
+    };
+    let https = match scheme.to_ascii_lowercase().as_str() {
+        "http" => false,
+        "https" => true,
+        _ => return Err(ambiguous("the target is neither a path nor an http or https URL")),
+    };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let authority = Authority::parse(&rest[..end]).map_err(|why| ambiguous(&format!("the target's host {why}")))?;
+    if !rest[end..].starts_with('/') {
+        return Err(ambiguous("the target has no path; a client sends `/` for an empty one"));
+    }
+    Ok((Form::Absolute { https }, Some(authority), &rest[end..]))
+}
+
+fn same(target: &Authority, named: &Authority, form: Form) -> bool {
+    let https = matches!(form, Form::Absolute { https: true });
+    target.host == named.host && target.port_or_default(https) == named.port_or_default(https)
+}
+
+fn read_expect(headers: &HeaderMap) -> Result<bool, Refusal> {
+    let mut values = headers.get_all(header::EXPECT).iter();
+    let Some(value) = values.next() else {
+        return Ok(false);
+    };
+    if values.next().is_some() || !value.as_bytes().eq_ignore_ascii_case(b"100-continue") {
+        let detail = "The only expectation that can be met is `Expect: 100-continue`. Nothing was sent.";
+        return Err(Refusal::new(Code::ExpectationFailed, detail));
+    }
+    Ok(true)
+}
+
+fn read_upgrade(headers: &HeaderMap) -> Option<Upgrade> {
+    let mut values = headers.get_all(header::UPGRADE).iter();
+    let value = values.next()?;
+    let one = values.next().is_none();
+    Some(match value.as_bytes() {
+        value if one && value.eq_ignore_ascii_case(b"websocket") => Upgrade::WebSocket,
+        value if one && value.eq_ignore_ascii_case(b"h2c") => Upgrade::H2c,
+        _ => Upgrade::Other,
+    })
+}

@@ -1,0 +1,87 @@
+//! What became of a release: outcome, failure, evidence and the stored response.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::digest::Digest;
+use crate::base::time::Timestamp;
+
+/// Why a draft is `failed`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    /// Provably no byte of the request reached the upstream. `again` is offered.
+    NotSent,
+    /// The claim was older than `late_release` before it could be sent. `again` is offered.
+    ReleaseTooLate,
+    /// The upstream answered and refused.
+    Refused,
+    /// A person resolved it as not executed.
+    Resolved,
+}
+
+impl Failure {
+    /// Whether nothing was sent, provably.
+    #[must_use]
+    pub const fn not_sent(self) -> bool {
+        match self {
+            Self::NotSent | Self::ReleaseTooLate => true,
+            Self::Refused | Self::Resolved => false,
+        }
+    }
+
+    /// The word in answers.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotSent => "not_sent",
+            Self::ReleaseTooLate => "release_too_late",
+            Self::Refused => "refused",
+            Self::Resolved => "resolved",
+        }
+    }
+}
+
+/// One piece of evidence about an outcome; control data, never part of the draft.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// When it was seen, by the node's clock.
+    pub at: Timestamp,
+    /// `attempt`, `late_answer`, `take_over`, `person`.
+    pub source: String,
+    /// A bounded sentence without args or credentials: at most 500 characters.
+    pub text: String,
+    /// The upstream's status, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_status: Option<u16>,
+}
+
+/// The upstream's answer as it is kept and replayed: status, kept headers, bounded body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredResponse {
+    /// The upstream's status.
+    pub status: u16,
+    /// The kept headers in order; never `Set-Cookie`.
+    pub headers: Vec<(String, String)>,
+    /// Up to `max_response` bytes.
+    #[serde(with = "base64_bytes")]
+    pub body: Vec<u8>,
+    /// The whole body's length in bytes.
+    pub length: u64,
+    /// The whole body's SHA-256.
+    pub digest: Digest,
+    /// Whether `body` is shorter than `length`.
+    pub truncated: bool,
+}
+
+mod base64_bytes {
+    use data_encoding::BASE64;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&BASE64.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        BASE64.decode(String::deserialize(from)?.as_bytes()).map_err(serde::de::Error::custom)
+    }
+}
