@@ -32,3 +32,4 @@
 pub mod base;
 pub mod call;
 pub mod draft;
+pub mod policy;
