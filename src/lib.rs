@@ -33,3 +33,4 @@ pub mod base;
 pub mod call;
 pub mod draft;
 pub mod policy;
+pub mod store;

@@ -1,0 +1,32 @@
+//! The written contract of a store, held against SQLite and the in-memory twin.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use countersign::base::time::{ManualClock, Timestamp};
+use countersign::store::conformance::Harness;
+use countersign::store::sqlite::{SqliteOptions, SqliteStore};
+use countersign::store::twin::Twin;
+
+/// Where the handed clock starts.
+const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+fn twin() -> Harness {
+    let clock = Arc::new(ManualClock::new(START));
+    Harness::new(Arc::new(Twin::new(clock.clone())), clock, Box::new(()))
+}
+
+fn sqlite() -> Harness {
+    let clock = Arc::new(ManualClock::new(START));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store.db");
+    let store = SqliteStore::open(&path, clock.clone(), SqliteOptions::default()).expect("opens");
+    Harness::new(Arc::new(store), clock, Box::new(folder))
+}
+
+countersign::conformance!(on_the_twin, crate::twin);
+countersign::conformance!(on_sqlite, crate::sqlite);
+
+#[path = "contract/differential.rs"]
+mod differential;
