@@ -34,3 +34,4 @@ pub mod call;
 pub mod draft;
 pub mod policy;
 pub mod store;
+pub mod upstream;
