@@ -32,6 +32,7 @@
 pub mod base;
 pub mod call;
 pub mod draft;
+pub mod guard;
 pub mod policy;
 pub mod store;
 pub mod upstream;

@@ -1,0 +1,290 @@
+//! What an agent reads of its own drafts: status, stored result, withdrawal, the open ones.
+
+use crate::base::code::Code;
+use crate::base::id::{DraftId, StepId};
+use crate::draft::binding;
+use crate::draft::outcome::{Failure, StoredResponse};
+use crate::draft::record::Identity;
+use crate::draft::seal;
+use crate::draft::state::Status;
+use crate::store::contract::{Ended, Filter, StoreError};
+use crate::store::row::Stored;
+
+use super::answer::Answer;
+use super::core::{ASK_AGAIN_MAX, Guard, not_found};
+use super::problem::{Executed, Problem, UNKNOWN_TEXT};
+use super::views::AgentView;
+
+impl Guard {
+    /// A draft's status for the same owner and initiator. `collect`: a GET, whose answer carries
+    /// the receipt and so collects it; HEAD never does.
+    ///
+    /// # Errors
+    ///
+    /// `DRAFT_NOT_FOUND`, `DRAFT_NOT_YOURS`, `DECISION_UNCERTAIN`, `DRAFT_INTEGRITY_FAILED`.
+    pub async fn agent_status(&self, who: &Identity, id: &DraftId, collect: bool) -> Result<AgentView, Problem> {
+        let stored = self.load_own(who, id).await?;
+        let opened = self.open(&stored)?;
+        if collect && stored.row.receipt.is_some() {
+            self.collected(&stored).await;
+        }
+        Ok(self.agent_view(&stored, Some(&opened)))
+    }
+
+    /// The upstream's stored response word for word, 202 while there is none, or the problem.
+    pub async fn agent_result(&self, who: &Identity, id: &DraftId, collect: bool) -> Answer {
+        match self.try_result(who, id, collect).await {
+            Ok(answer) => answer,
+            Err(problem) => problem.answer(),
+        }
+    }
+
+    async fn try_result(&self, who: &Identity, id: &DraftId, collect: bool) -> Result<Answer, Problem> {
+        let stored = self.load_own(who, id).await?;
+        match stored.row.state.status() {
+            Status::Pending | Status::Running | Status::Verifying => {
+                let opened = self.open(&stored)?;
+                let view = self.agent_view(&stored, Some(&opened));
+                Ok(Answer::json(202, &view)
+                    .with("Countersign-Draft", id.to_string())
+                    .with("Countersign-Status", view.status.as_str()))
+            }
+            Status::Succeeded | Status::Failed => self.stored_answer(&stored, collect, false).await,
+            Status::Unverifiable | Status::Rejected | Status::Expired | Status::Withdrawn => {
+                Err(self.ended_problem(&stored))
+            }
+        }
+    }
+
+    /// Takes a pending draft back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::agent_status`], and `DRAFT_ALREADY_DECIDED`, `DRAFT_EXPIRED`.
+    pub async fn withdraw(&self, who: &Identity, id: &DraftId) -> Result<AgentView, Problem> {
+        let stored = self.load_own(who, id).await?;
+        let step = StepId::new(&*self.parts.chance);
+        let mut asked = 0;
+        let ended = loop {
+            match self.parts.store.withdraw(id, step, who.initiator.as_str()).await {
+                Ok(ended) => break ended,
+                Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
+                Err(error) => return Err(self.uncertain("withdraw", &error)),
+            }
+        };
+        match ended {
+            Ended::Done(now) => {
+                self.parts.observer.draft(&now.row.tool, Status::Withdrawn);
+                let opened = self.open(&now)?;
+                Ok(self.agent_view(&now, Some(&opened)))
+            }
+            Ended::NotPending(now) if now.row.state.status() == Status::Withdrawn => {
+                let opened = self.open(&now)?;
+                Ok(self.agent_view(&now, Some(&opened)))
+            }
+            Ended::NotPending(now) => Err(self.decided_problem(&now)),
+            Ended::NotFound => Err(not_found(id)),
+            Ended::Changed | Ended::KeyReused => Err(self.decided_problem(&stored)),
+        }
+    }
+
+    /// This owner's and initiator's open drafts (pending, running, verifying), newest first.
+    ///
+    /// # Errors
+    ///
+    /// `DECISION_UNCERTAIN`.
+    pub async fn agent_pending(&self, who: &Identity) -> Result<Vec<AgentView>, Problem> {
+        let filter = Filter {
+            tenant: Some(who.tenant.clone()),
+            statuses: vec![Status::Pending, Status::Running, Status::Verifying],
+            owner_hash: Some(binding::owner_hash(&self.parts.keys, &who.tenant, &who.owner)),
+            initiator: Some(who.initiator.clone()),
+            limit: 200,
+            ..Filter::default()
+        };
+        let found = self.parts.store.list(&filter).await.map_err(|error| self.uncertain("list", &error))?;
+        let now = self.now();
+        let open =
+            found.iter().filter(|stored| stored.row.state.status() != Status::Pending || now < stored.row.expires_at);
+        Ok(open.filter_map(|stored| Some(self.agent_view(stored, Some(&self.open(stored).ok()?)))).collect())
+    }
+
+    async fn load_own(&self, who: &Identity, id: &DraftId) -> Result<Stored, Problem> {
+        let stored = self.load(id).await?;
+        let row = &stored.row;
+        let owner_hash = binding::owner_hash(&self.parts.keys, &who.tenant, &who.owner);
+        if row.owner_hash == owner_hash && row.tenant == who.tenant && row.initiator == who.initiator {
+            return Ok(stored);
+        }
+        self.parts.observer.refused_attempt(Code::DraftNotYours, who.initiator.as_str());
+        Err(Problem::new(Code::DraftNotYours, "This draft belongs to another owner or agent."))
+    }
+
+    /// Notes the collection. A store that is away costs nothing but a longer replay window.
+    async fn collected(&self, stored: &Stored) {
+        if let Err(error) = self.parts.store.collect(&stored.row.id).await {
+            tracing::warn!(draft = %stored.row.id, %error, "collection was not noted");
+        }
+    }
+
+    /// The stored response as the agent gets it: the upstream's status, kept headers and body,
+    /// with the guard's own headers beside them.
+    pub(super) async fn stored_answer(
+        &self,
+        stored: &Stored,
+        collect: bool,
+        replayed: bool,
+    ) -> Result<Answer, Problem> {
+        let row = &stored.row;
+        self.open(stored)?;
+        let full = match &stored.response {
+            Some(_) => stored.clone(),
+            None if row.has_response => self.load(&row.id).await?,
+            None => stored.clone(),
+        };
+        if collect {
+            self.collected(stored).await;
+        }
+        let Some(sealed) = &full.response else {
+            return self.without_response(stored).map(|answer| self.marked(answer, stored, replayed));
+        };
+        let opened = seal::open_response(sealed, &row.id, &self.parts.keys);
+        let response = opened.map_err(|_| self.integrity_failed(stored))?;
+        let answer = if response.truncated { too_large(stored, &response) } else { as_sent(response) };
+        Ok(self.marked(answer, stored, replayed))
+    }
+
+    fn marked(&self, mut answer: Answer, stored: &Stored, replayed: bool) -> Answer {
+        let row = &stored.row;
+        answer = answer
+            .with("Countersign-Draft", row.id.to_string())
+            .with("Countersign-Status", row.state.status().as_str())
+            .with("x-should-retry", "false");
+        if let Some(receipt) = &row.receipt {
+            answer = answer.with("Countersign-Receipt", receipt.id.clone());
+            if replayed {
+                let at = receipt.sent_at.unwrap_or(receipt.settled_at);
+                answer = answer.with("Countersign-Executed-At", at.to_string());
+            }
+        }
+        if replayed {
+            answer = answer
+                .with("Countersign-Replayed", "true")
+                .with("Countersign-Hint", "send a new Idempotency-Key to do it again");
+        }
+        answer
+    }
+
+    /// A terminal draft without a response: provably not sent, or resolved by a person.
+    fn without_response(&self, stored: &Stored) -> Result<Answer, Problem> {
+        let row = &stored.row;
+        match (row.state.status(), row.failure) {
+            (Status::Succeeded, _) => Ok(Answer::json(200, &self.agent_view(stored, None))),
+            (_, Some(Failure::ReleaseTooLate)) => Err(self.failed_problem(
+                Code::ReleaseTooLate,
+                "It was confirmed, but came too late to be sent. Nothing was executed; a person can offer it again.",
+                stored,
+            )),
+            // Neither sent for certain nor answered: what is known is who decided what.
+            (_, Some(Failure::Resolved)) => Err(self.decided_problem(stored)),
+            _ => Err(self.failed_problem(
+                Code::UpstreamNotReached,
+                "The upstream was not reached. Nothing was executed; a person can offer it again.",
+                stored,
+            )),
+        }
+    }
+
+    fn failed_problem(&self, code: Code, detail: &str, stored: &Stored) -> Problem {
+        let row = &stored.row;
+        Problem::new(code, detail)
+            .about(&row.id)
+            .with("failure", &row.failure.map(Failure::as_str))
+            .with("receipt", &row.receipt)
+    }
+
+    /// What an agent is told of a draft that ended without a result.
+    pub(super) fn ended_problem(&self, stored: &Stored) -> Problem {
+        let row = &stored.row;
+        let reason = row.refused.as_ref().map(|refused| refused.reason.as_str());
+        match row.state.status() {
+            Status::Expired => expired_problem(stored),
+            Status::Rejected => Problem::new(
+                Code::DraftRejected,
+                "This call was rejected and not executed. Do not repeat it; tell the user the reason.",
+            )
+            .about(&row.id)
+            .with("reason", &reason)
+            .with("rejected_at", &row.ended_at),
+            Status::Unverifiable => {
+                let mut problem = Problem::new(Code::CommitOutcomeUnknown, UNKNOWN_TEXT).about(&row.id);
+                problem.members.insert("status".to_owned(), "unverifiable".into());
+                problem
+            }
+            _ => self.decided_problem(stored),
+        }
+    }
+
+    /// Decided otherwise: carries status, outcome and receipt.
+    pub(super) fn decided_problem(&self, stored: &Stored) -> Problem {
+        let row = &stored.row;
+        let status = row.state.status();
+        if status == Status::Expired {
+            return expired_problem(stored);
+        }
+        let refused = row.refused.as_ref();
+        let by = match (refused.and_then(|refused| refused.by.as_ref()), row.votes.last()) {
+            (Some(by), _) => Some(by.id.as_str()),
+            (None, Some(vote)) if refused.is_none() => Some(vote.decider.id.as_str()),
+            _ => None,
+        };
+        let detail = format!("This draft is {status} already; nothing was changed by this request.");
+        let mut problem = Problem::new(Code::DraftAlreadyDecided, detail)
+            .about(&row.id)
+            .with("status", &status)
+            .with("decided_by", &by)
+            .with("reason", &refused.map(|refused| refused.reason.as_str()))
+            .with("outcome", &outcome_word(status))
+            .with("receipt", &row.receipt);
+        problem.executed = match status {
+            Status::Succeeded => Executed::Yes,
+            Status::Running | Status::Verifying | Status::Unverifiable => Executed::Unknown,
+            _ => Executed::No,
+        };
+        problem
+    }
+}
+
+fn outcome_word(status: Status) -> Option<&'static str> {
+    matches!(status, Status::Succeeded | Status::Failed | Status::Unverifiable).then(|| status.as_str())
+}
+
+fn expired_problem(stored: &Stored) -> Problem {
+    Problem::new(Code::DraftExpired, "Nobody confirmed this call in time. Nothing was executed; ask for it again.")
+        .about(&stored.row.id)
+        .with("expired_at", &stored.row.expires_at)
+        .with("recreate", &true)
+}
+
+fn as_sent(response: StoredResponse) -> Answer {
+    let mut headers = response.headers;
+    headers.push(("Cache-Control".to_owned(), "no-store".to_owned()));
+    Answer { status: response.status, headers, body: response.body.into() }
+}
+
+fn too_large(stored: &Stored, response: &StoredResponse) -> Answer {
+    let row = &stored.row;
+    let mut problem = Problem::new(
+        Code::ResultTooLarge,
+        "The upstream answered, but its response is longer than what the guard keeps. Do not repeat the call.",
+    )
+    .about(&row.id)
+    .with("upstream_status", &response.status)
+    .with("length", &response.length)
+    .with("digest", &response.digest)
+    .with("receipt", &row.receipt);
+    if row.state.status() == Status::Failed {
+        problem.executed = Executed::No;
+    }
+    problem.answer()
+}

@@ -1,0 +1,208 @@
+//! The guard itself: its parts, and the ways in which a draft is loaded and waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::task::TaskTracker;
+
+use crate::base::chance::Chance;
+use crate::base::code::Code;
+use crate::base::id::DraftId;
+use crate::base::time::{Clock, Timestamp};
+use crate::draft::keys::KeySet;
+use crate::draft::seal::Opened;
+use crate::draft::state::{State, Status};
+use crate::policy::model::PolicySet;
+use crate::store::contract::{Ended, Store, StoreError};
+use crate::store::journal::SendLog;
+use crate::store::row::Stored;
+use crate::upstream::contract::Upstream;
+
+use super::observer::Observer;
+use super::pause::Pause;
+use super::problem::{Executed, Problem};
+use super::settings::Settings;
+use super::verify;
+
+/// How often a step whose reply was lost is asked again with the same step id before the caller
+/// is told that it is uncertain.
+pub(super) const ASK_AGAIN_MAX: u32 = 2;
+
+/// What a guard is made of.
+pub struct Parts {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The upstreams.
+    pub upstream: Arc<dyn Upstream>,
+    /// This node's journal.
+    pub journal: Arc<dyn SendLog>,
+    /// The keys.
+    pub keys: KeySet,
+    /// The policy set in force; reloading swaps it.
+    pub policies: Arc<ArcSwap<PolicySet>>,
+    /// The clocks.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub chance: Arc<dyn Chance>,
+    /// Who counts.
+    pub observer: Arc<dyn Observer>,
+    /// Where tests stop it.
+    pub pause: Arc<dyn Pause>,
+    /// The bounds.
+    pub settings: Settings,
+}
+
+/// The guard. Shells hold it in an [`Arc`].
+pub struct Guard {
+    pub(super) parts: Parts,
+    pub(super) releases: TaskTracker,
+}
+
+impl Guard {
+    /// Puts the parts together. Starts nothing: see [`Self::sweep_forever`].
+    #[must_use]
+    pub fn new(parts: Parts) -> Arc<Self> {
+        Arc::new(Self { parts, releases: TaskTracker::new() })
+    }
+
+    /// The policy set in force.
+    #[must_use]
+    pub fn policies(&self) -> Arc<PolicySet> {
+        self.parts.policies.load_full()
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.parts.settings
+    }
+
+    /// A hint for every committed event on this node; a receiver that lags reads again.
+    #[must_use]
+    pub fn hints(&self) -> tokio::sync::broadcast::Receiver<DraftId> {
+        self.parts.store.hints()
+    }
+
+    /// Whether holds can be taken now.
+    ///
+    /// # Errors
+    ///
+    /// The reason, for `/readyz` and the log.
+    pub async fn ready(&self) -> Result<(), String> {
+        self.parts.store.check().await.map_err(|error| error.to_string())
+    }
+
+    /// Waits until every release in flight has ended, at most `patience`; for a clean shutdown.
+    /// A release that is cut off all the same is found by its lease or, after a restart, at once.
+    pub async fn drain(&self, patience: Duration) {
+        self.releases.close();
+        if tokio::time::timeout(patience, self.releases.wait()).await.is_err() {
+            tracing::warn!(releases = self.releases.len(), "stopping with releases in flight");
+        }
+    }
+
+    /// The best idea of the store's clock.
+    pub(super) fn now(&self) -> Timestamp {
+        self.parts.store.now()
+    }
+
+    /// Reads a draft; one that is past its time is expired first, so that nobody ever sees a
+    /// pending draft that cannot be confirmed any more.
+    pub(super) async fn load(&self, id: &DraftId) -> Result<Stored, Problem> {
+        let found = self.parts.store.get(id).await.map_err(|error| self.uncertain("get", &error))?;
+        let stored = found.ok_or_else(|| not_found(id))?;
+        self.expire_if_over(stored).await
+    }
+
+    pub(super) async fn expire_if_over(&self, stored: Stored) -> Result<Stored, Problem> {
+        if stored.row.state != State::Pending || self.now() < stored.row.expires_at {
+            return Ok(stored);
+        }
+        let ended = self.parts.store.expire(&stored.row.id).await;
+        match ended.map_err(|error| self.uncertain("expire", &error))? {
+            Ended::Done(now) => {
+                self.parts.observer.draft(&now.row.tool, Status::Expired);
+                Ok(*now)
+            }
+            Ended::NotPending(now) => Ok(*now),
+            Ended::NotFound => Err(not_found(&stored.row.id)),
+            Ended::Changed | Ended::KeyReused => Ok(stored),
+        }
+    }
+
+    /// Opens and verifies a draft: seal, MAC, every copy in clear against the sealed record, and
+    /// the votes of a draft that says it was confirmed.
+    pub(super) fn open(&self, stored: &Stored) -> Result<Opened, Problem> {
+        verify::whole(stored, &self.parts.keys).map_err(|_| self.integrity_failed(stored))
+    }
+
+    /// What is stored does not verify. Whether anything was executed is said only where nothing
+    /// can have been (promise 5).
+    pub(super) fn integrity_failed(&self, stored: &Stored) -> Problem {
+        let row = &stored.row;
+        self.parts.observer.integrity_failed();
+        tracing::error!(draft = %row.id, "stored draft does not verify");
+        let never_began = matches!(row.state, State::Pending | State::Rejected | State::Expired | State::Withdrawn);
+        let detail = if never_began && row.attempts == 0 {
+            "The stored draft does not verify. Nothing was sent; look for who can write to the store."
+        } else {
+            "The stored draft does not verify, so nothing it says is believed. Do not repeat the call; look for who can \
+             write to the store, or for a key that was taken away."
+        };
+        let mut problem = Problem::new(Code::DraftIntegrityFailed, detail).about(&row.id);
+        if !never_began || row.attempts > 0 {
+            problem.executed = Executed::Unknown;
+            problem.upstream_called = row.attempts > 0;
+        }
+        problem
+    }
+
+    /// Waits until the draft has left `running` and `verifying`, at most `patience`.
+    pub(super) async fn wait_settled(&self, id: &DraftId, patience: Duration) -> Result<Stored, Problem> {
+        let until = tokio::time::Instant::now() + patience;
+        let mut hints = self.parts.store.hints();
+        loop {
+            let stored = self.load(id).await?;
+            let going_on = matches!(stored.row.state.status(), Status::Running | Status::Verifying);
+            if !going_on || tokio::time::Instant::now() >= until {
+                return Ok(stored);
+            }
+            let hint = async {
+                loop {
+                    match hints.recv().await {
+                        Ok(changed) if changed == *id => break,
+                        Ok(_) => {}
+                        Err(RecvError::Lagged(_)) => break,
+                        Err(RecvError::Closed) => std::future::pending().await,
+                    }
+                }
+            };
+            if tokio::time::timeout_at(until, hint).await.is_err() {
+                return self.load(id).await;
+            }
+        }
+    }
+
+    /// What a caller is told when the store gave no answer, or a draft that cannot be read.
+    pub(super) fn uncertain(&self, step: &'static str, error: &StoreError) -> Problem {
+        tracing::error!(step, %error, "store failed");
+        if matches!(error, StoreError::Corrupt(_)) {
+            self.parts.observer.integrity_failed();
+            let mut problem = Problem::new(
+                Code::DraftIntegrityFailed,
+                "The stored draft cannot be read, so nothing is decided or sent. Asking again does not help; look for \
+                 who can write to the store.",
+            );
+            problem.executed = Executed::Unknown;
+            return problem;
+        }
+        self.parts.observer.failed_closed();
+        Problem::uncertain(error)
+    }
+}
+
+pub(super) fn not_found(id: &DraftId) -> Problem {
+    Problem::new(Code::DraftNotFound, "There is no such draft, or it is past its retention.").about(id)
+}

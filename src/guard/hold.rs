@@ -1,0 +1,262 @@
+//! Holding a write: judge it, bind it, seal it, store it, and answer without touching the upstream.
+
+use std::sync::Arc;
+
+use crate::base::code::Code;
+use crate::base::digest::Digest;
+use crate::base::id::{DraftId, Partition};
+use crate::base::time::Timestamp;
+use crate::call::args::Call;
+use crate::draft::binding::{self, JoinScope};
+use crate::draft::record::{Draft, Effect, Identity};
+use crate::draft::seal;
+use crate::draft::state::Status;
+use crate::policy::judge::{self, Prepared, Selection};
+use crate::policy::model::{PolicySet, Service};
+use crate::store::contract::{Held, Hold, StoreError};
+use crate::store::row::Stored;
+
+use super::answer::Answer;
+use super::core::{ASK_AGAIN_MAX, Guard};
+use super::problem::Problem;
+
+/// A write that an agent asks for, read and understood.
+#[derive(Debug)]
+pub struct Proposal<'a> {
+    /// The set that `service` and `selection` come from.
+    pub policies: &'a PolicySet,
+    /// The service.
+    pub service: &'a Service,
+    /// What the head selected.
+    pub selection: Selection<'a>,
+    /// The call.
+    pub call: Call,
+    /// Who asks, for whom.
+    pub identity: Identity,
+    /// The caller's `Idempotency-Key`, in its one spelling.
+    pub idempotency_key: Option<String>,
+    /// `X-Request-Id` as it came, or one made for the call; at most 255 bytes.
+    pub request_id: String,
+    /// `traceparent` as it came.
+    pub traceparent: Option<String>,
+    /// Headers of the request that carry identity: never forwarded.
+    pub identity_headers: &'a [http::HeaderName],
+}
+
+/// How a new draft meets equal calls.
+pub(super) struct Meets {
+    pub(super) join_key: Digest,
+    pub(super) caller_key: Option<Digest>,
+    pub(super) replay_window_ms: u64,
+    pub(super) refusal_memory_ms: u64,
+}
+
+impl Guard {
+    /// Holds a write, or answers it from an earlier draft: the 202 (or the tool's `held_status`),
+    /// a stored result with `Countersign-Replayed`, or a problem.
+    pub async fn hold(self: &Arc<Self>, proposal: Proposal<'_>) -> Answer {
+        match self.try_hold(proposal).await {
+            Ok(answer) => answer,
+            Err(problem) => problem.answer(),
+        }
+    }
+
+    async fn try_hold(&self, proposal: Proposal<'_>) -> Result<Answer, Problem> {
+        let Proposal { policies, service, selection, call, identity, idempotency_key, .. } = &proposal;
+        let prepared = judge::judge(service, selection, call, identity, proposal.identity_headers)?;
+        let keys = &self.parts.keys;
+        let scope = JoinScope {
+            tenant: &identity.tenant,
+            owner: &identity.owner,
+            initiator: &identity.initiator,
+            service: &prepared.service,
+            tool: &prepared.tool,
+        };
+        let join_key = scope.join_key(keys, &prepared.args_hash, &prepared.request.credentials);
+        let caller_key = idempotency_key.as_deref().map(|key| scope.caller_key(keys, key));
+        let held_status = prepared.held_status;
+        let args_hash = prepared.args_hash;
+        // The store refuses a hold whose idea of the time is wrong; `now` follows the store.
+        for _ in 0..2 {
+            let now = self.now();
+            let draft = self.draft(&prepared, &proposal, &policies.version, now);
+            let meets = Meets {
+                join_key,
+                caller_key,
+                replay_window_ms: millis(prepared.replay_window),
+                refusal_memory_ms: millis(prepared.refusal_memory),
+            };
+            let hold = self.seal_hold(&draft, &prepared.body, meets)?;
+            match self.ask_hold(hold).await? {
+                Held::Clock(_) => {}
+                Held::Joined(earlier) | Held::RejectedBefore(earlier)
+                    if !self.same_call(&earlier, identity, &args_hash) =>
+                {
+                    return Err(self.integrity_failed(&earlier));
+                }
+                held => return self.answer_held(held, identity, held_status).await,
+            }
+        }
+        tracing::error!("the store's clock and this node's differ by more than a second");
+        Err(self.hold_unavailable())
+    }
+
+    /// Whether the draft that the store names really is this owner's, this agent's and this call:
+    /// the index that led to it could have been written by anybody who can write to the store.
+    fn same_call(&self, earlier: &Stored, who: &Identity, args_hash: &Digest) -> bool {
+        self.open(earlier).is_ok_and(|opened| {
+            let draft = &opened.draft;
+            draft.identity.tenant == who.tenant
+                && draft.identity.owner == who.owner
+                && draft.identity.initiator == who.initiator
+                && draft.args_hash == *args_hash
+        })
+    }
+
+    fn draft(&self, prepared: &Prepared, proposal: &Proposal<'_>, version: &str, now: Timestamp) -> Draft {
+        let keys = &self.parts.keys;
+        let identity = proposal.identity.clone();
+        let owner_hash = binding::owner_hash(keys, &identity.tenant, &identity.owner);
+        let id = DraftId::new(Partition::of(&owner_hash), now, &*self.parts.chance);
+        let effect_key = prepared.request.effect_key_header.is_some().then(|| binding::effect_key(keys, &id));
+        Draft {
+            root: id.clone(),
+            id,
+            identity,
+            owner_hash,
+            service: prepared.service.clone(),
+            tool: prepared.tool.clone(),
+            capability: prepared.capability.clone(),
+            effect: Effect::Write,
+            risk: prepared.risk,
+            confirm_rule: prepared.confirm_rule,
+            args: prepared.args.clone(),
+            secret: prepared.secret.clone(),
+            args_hash: prepared.args_hash,
+            request: prepared.request.clone(),
+            raw_digest: prepared.raw_digest,
+            preview: prepared.preview.clone(),
+            preview_hash: binding::preview_hash(&prepared.preview),
+            lookup_binding: None,
+            effect_key,
+            policy_version: version.to_owned(),
+            origin_request_id: proposal.request_id.clone(),
+            traceparent: Some(proposal.traceparent.clone().unwrap_or_else(|| self.traceparent())),
+            created_at: now,
+            expires_at: now + prepared.ttl,
+            late_release_ms: millis(prepared.late_release),
+        }
+    }
+
+    /// A W3C trace context of our own, for a call that came without one: the release can be found
+    /// in the upstream's traces by it.
+    fn traceparent(&self) -> String {
+        let id = data_encoding::HEXLOWER.encode(&self.parts.chance.bytes32()[..24]);
+        format!("00-{}-{}-01", &id[..32], &id[32..])
+    }
+
+    /// Seals a draft into the store's request.
+    pub(super) fn seal_hold(&self, draft: &Draft, body: &[u8], meets: Meets) -> Result<Hold, Problem> {
+        let sealed = seal::seal(draft, body, &self.parts.keys, &*self.parts.chance).map_err(|error| {
+            tracing::error!(%error, "a draft could not be sealed");
+            self.hold_unavailable()
+        })?;
+        Ok(Hold {
+            id: draft.id.clone(),
+            tenant: draft.identity.tenant.clone(),
+            owner_hash: draft.owner_hash,
+            initiator: draft.identity.initiator.clone(),
+            session: draft.identity.session.clone(),
+            service: draft.service.clone(),
+            tool: draft.tool.clone(),
+            capability: draft.capability.clone(),
+            risk: draft.risk,
+            args_hash: draft.args_hash,
+            join_key: meets.join_key,
+            caller_key: meets.caller_key,
+            token_digest: binding::new_token(&self.parts.keys, &draft.id).digest(),
+            created_at: draft.created_at,
+            expires_at: draft.expires_at,
+            replay_window_ms: meets.replay_window_ms,
+            refusal_memory_ms: meets.refusal_memory_ms,
+            limits: self.parts.settings.owner_limits,
+            sealed,
+        })
+    }
+
+    async fn ask_hold(&self, hold: Hold) -> Result<Held, Problem> {
+        let mut asked = 0;
+        loop {
+            match self.parts.store.hold(hold.clone()).await {
+                Ok(held) => return Ok(held),
+                Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
+                Err(error @ StoreError::Corrupt(_)) => return Err(self.uncertain("hold", &error)),
+                Err(error) => {
+                    tracing::error!(step = "hold", %error, "store failed");
+                    return Err(self.hold_unavailable());
+                }
+            }
+        }
+    }
+
+    pub(super) fn hold_unavailable(&self) -> Problem {
+        self.parts.observer.failed_closed();
+        Problem::hold_unavailable()
+    }
+
+    async fn answer_held(&self, held: Held, who: &Identity, held_status: u16) -> Result<Answer, Problem> {
+        match held {
+            Held::New(stored) => {
+                self.parts.observer.draft(&stored.row.tool, Status::Pending);
+                self.parts.pause.at("after_hold_before_answer").await;
+                self.waiting_answer(&stored, who, held_status)
+            }
+            Held::Joined(stored) => self.joined(*stored, who, held_status).await,
+            Held::RejectedBefore(stored) => Err(self.ended_problem(&stored)),
+            Held::KeyReused(id) => Err(Problem::new(
+                Code::IdempotencyKeyReused,
+                "This Idempotency-Key was used with other args. Nothing was held; use a new key for a new call.",
+            )
+            .about(&id)),
+            Held::TooManyPending => Err(Problem::new(
+                Code::TooManyPending,
+                "This owner has too many calls that wait for a decision. Ask for a decision first.",
+            )),
+            Held::RateLimited => Err(Problem::new(
+                Code::RateLimited,
+                "This owner has asked for too many writes in a short time. Wait, then send the same call again.",
+            )),
+            Held::Clock(_) => Err(self.hold_unavailable()),
+        }
+    }
+
+    async fn joined(&self, stored: Stored, who: &Identity, held_status: u16) -> Result<Answer, Problem> {
+        match stored.row.state.status() {
+            Status::Succeeded | Status::Failed => self.stored_answer(&stored, true, true).await,
+            Status::Pending | Status::Running | Status::Verifying | Status::Unverifiable => {
+                self.waiting_answer(&stored, who, held_status)
+            }
+            Status::Rejected | Status::Expired | Status::Withdrawn => Err(self.ended_problem(&stored)),
+        }
+    }
+
+    fn waiting_answer(&self, stored: &Stored, who: &Identity, held_status: u16) -> Result<Answer, Problem> {
+        let opened = self.open(stored)?;
+        let view = self.agent_view(stored, Some(&opened));
+        let mut answer = Answer::json(held_status, &view)
+            .with("Location", view.status_url.clone())
+            .with("Countersign-Draft", view.draft_id.to_string())
+            .with("Countersign-Status", view.status.as_str())
+            .with("x-should-retry", "false");
+        if who.deliver_token {
+            let token = binding::token(&self.parts.keys, &opened.key_id, &stored.row.id);
+            let token = token.map_err(|_| self.hold_unavailable())?;
+            answer = answer.with("Countersign-Confirmation-Token", token.reveal());
+        }
+        Ok(answer)
+    }
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,275 @@
+//! What happens to drafts that nobody holds: expiry, take-over, the journal's outcomes, a
+//! person's resolution, another try for what was provably not sent, and the end of retention.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::code::Code;
+use crate::base::id::{DraftId, StepId};
+use crate::base::refusal::FieldError;
+use crate::draft::decision::Decider;
+use crate::draft::outcome::{Evidence, Failure};
+use crate::draft::receipt::{Judged, Receipt, ReceiptStatus};
+use crate::draft::record::Draft;
+use crate::draft::seal::Opened;
+use crate::draft::state::{Status, Verdict};
+use crate::store::contract::{Ended, Held, Settle, Settled, StoreError, TakenOver};
+use crate::store::row::Stored;
+
+use super::answer::Answer;
+use super::core::{ASK_AGAIN_MAX, Guard, not_found};
+use super::hold::Meets;
+use super::problem::Problem;
+use super::release::receipt_frame;
+
+/// How often the sweeper looks. Expiry itself never waits for it: late callers expire a draft.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// How many drafts of a kind one sweep handles.
+const SWEEP_MAX: usize = 200;
+/// How long the journal remembers attempts beyond the retention of drafts.
+const JOURNAL_MARGIN: Duration = Duration::from_secs(24 * 3600);
+
+impl Guard {
+    /// Expires, takes over, settles what the journal kept, and deletes what is past retention,
+    /// again and again, until the future is dropped.
+    pub async fn sweep_forever(self: Arc<Self>) {
+        let mut every = tokio::time::interval(SWEEP_EVERY);
+        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            if let Err(error) = self.sweep().await {
+                tracing::warn!(%error, "sweep was cut short; the next one goes on");
+            }
+        }
+    }
+
+    /// One sweep.
+    ///
+    /// # Errors
+    ///
+    /// The store's failure that cut it short; everything before it is done.
+    pub async fn sweep(self: &Arc<Self>) -> Result<(), StoreError> {
+        let parts = &self.parts;
+        // Outcomes first: a draft that the journal can settle must not be taken for unknown.
+        self.settle_from_journal().await?;
+        let ended_before = self.now() - parts.settings.retention;
+        let due = parts.store.due(ended_before, parts.journal.own_dead(), SWEEP_MAX).await?;
+        for id in &due.expired {
+            if let Some(Ended::Done(now)) = readable(id, parts.store.expire(id).await)? {
+                parts.observer.draft(&now.row.tool, Status::Expired);
+            }
+        }
+        for id in &due.orphaned {
+            readable(id, self.take_over(id).await)?;
+        }
+        for id in &due.deletable {
+            readable(id, parts.store.delete(id, ended_before).await)?;
+        }
+        if let Err(error) = parts.journal.trim(ended_before - JOURNAL_MARGIN).await {
+            tracing::warn!(%error, "the journal could not be trimmed");
+        }
+        Ok(())
+    }
+
+    /// Gives the store what it has not taken yet. A draft's outcomes leave the journal together,
+    /// once each of them was taken; one that the store cannot read does not hold up the others.
+    async fn settle_from_journal(&self) -> Result<(), StoreError> {
+        let mut taken: BTreeMap<DraftId, bool> = BTreeMap::new();
+        for outcome in self.parts.journal.waiting().await {
+            let done = match self.ask_settle(&outcome).await {
+                Ok(Settled::NotFound) => {
+                    let receipt = outcome.receipt.as_ref().map(|receipt| receipt.id.as_str());
+                    tracing::error!(draft = %outcome.id, receipt, "the store has lost a draft whose outcome is known");
+                    true
+                }
+                Ok(settled) => {
+                    self.settled(&settled);
+                    true
+                }
+                Err(StoreError::Corrupt(why)) => {
+                    tracing::error!(draft = %outcome.id, why, "an outcome cannot be settled: the draft is unreadable");
+                    false
+                }
+                Err(error) => return Err(error),
+            };
+            *taken.entry(outcome.id).or_insert(true) &= done;
+        }
+        for (id, _) in taken.into_iter().filter(|(_, done)| *done) {
+            if let Err(error) = self.parts.journal.taken(&id).await {
+                tracing::warn!(draft = %id, %error, "the journal could not note that an outcome was taken");
+            }
+        }
+        Ok(())
+    }
+
+    async fn take_over(self: &Arc<Self>, id: &DraftId) -> Result<(), StoreError> {
+        let parts = &self.parts;
+        let step = StepId::new(&*parts.chance);
+        let node = parts.journal.node();
+        let taken = parts.store.take_over(id, step, node, parts.settings.lease, parts.journal.own_dead()).await?;
+        match taken {
+            TakenOver::Claimed(claim, stored) => {
+                parts.observer.taken_over();
+                tracing::warn!(draft = %id, epoch = claim.epoch(), "took over a claimed draft that was never marked");
+                self.spawn_release(claim, *stored);
+            }
+            TakenOver::Verifying { epoch, stored } => {
+                parts.observer.taken_over();
+                tracing::warn!(draft = %id, epoch, "took over a draft that may have been sent; it is never sent again");
+                self.cannot_tell(&stored, epoch).await;
+            }
+            TakenOver::NotDue | TakenOver::NotFound => {}
+        }
+        Ok(())
+    }
+
+    /// Without a probe nobody can tell: a person is told so at once (promise 5).
+    async fn cannot_tell(&self, stored: &Stored, epoch: u64) {
+        let evidence = Evidence {
+            at: self.now(),
+            source: "take_over".to_owned(),
+            text: "the process that was sending stopped before it saw an answer".to_owned(),
+            upstream_status: None,
+        };
+        self.parts.observer.released(&stored.row.tool, "unknown", Duration::ZERO);
+        self.settle(Settle {
+            id: stored.row.id.clone(),
+            step: StepId::new(&*self.parts.chance),
+            epoch,
+            verdict: Verdict::Unverifiable,
+            failure: None,
+            receipt: None,
+            response: None,
+            evidence,
+        })
+        .await;
+    }
+
+    pub(super) async fn resolve_draft(
+        &self,
+        stored: Stored,
+        opened: &Opened,
+        by: Decider,
+        verdict: Verdict,
+        evidence: String,
+    ) -> Result<Answer, Problem> {
+        let row = &stored.row;
+        let (status, summary) = match verdict {
+            Verdict::Succeeded => (ReceiptStatus::Succeeded, format!("{} found out that it was carried out.", by.id)),
+            Verdict::Failed => (ReceiptStatus::Failed, format!("{} found out that it was not carried out.", by.id)),
+            Verdict::Unverifiable => return Err(invalid("/outcome", "must be succeeded or failed")),
+        };
+        if evidence.trim().is_empty() {
+            return Err(invalid("/evidence", "must say what was found"));
+        }
+        if row.state.status() != Status::Unverifiable {
+            return Err(self.decided_problem(&stored));
+        }
+        let now = self.now();
+        let receipt =
+            Receipt { status, summary, judged: Judged::Person, recovered: true, ..receipt_frame(row, opened, now) };
+        let settle = Settle {
+            id: row.id.clone(),
+            step: StepId::new(&*self.parts.chance),
+            epoch: row.epoch,
+            verdict,
+            failure: (verdict == Verdict::Failed).then_some(Failure::Resolved),
+            receipt: Some(receipt),
+            response: None,
+            evidence: Evidence {
+                at: now,
+                source: "person".to_owned(),
+                text: evidence.chars().take(500).collect(),
+                upstream_status: None,
+            },
+        };
+        let mut asked = 0;
+        let settled = loop {
+            match self.parts.store.resolve(settle.clone(), &by).await {
+                Ok(settled) => break settled,
+                Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
+                Err(error) => return Err(self.uncertain("resolve", &error)),
+            }
+        };
+        match settled {
+            Settled::Done(now) => {
+                self.parts.observer.draft(&now.row.tool, now.row.state.status());
+                Ok(Answer::json(200, &Self::full(&now, Some(opened))))
+            }
+            Settled::Superseded(now) => Err(self.decided_problem(&now)),
+            Settled::NotFound => Err(not_found(&row.id)),
+        }
+    }
+
+    /// The same content and effect key again, pending: for a draft that was provably not sent.
+    pub(super) async fn draft_again(&self, stored: Stored, opened: Opened) -> Result<Answer, Problem> {
+        let old = &opened.draft;
+        let now = self.now();
+        let ttl = old.expires_at.since(old.created_at);
+        let draft = Draft {
+            id: DraftId::new(stored.row.id.partition(), now, &*self.parts.chance),
+            created_at: now,
+            expires_at: now + ttl,
+            ..old.clone()
+        };
+        let row = &stored.row;
+        let meets = Meets {
+            join_key: row.join_key,
+            caller_key: row.caller_key,
+            replay_window_ms: row.replay_window_ms,
+            refusal_memory_ms: row.refusal_memory_ms,
+        };
+        let hold = self.seal_hold(&draft, &opened.body, meets)?;
+        let mut asked = 0;
+        let held = loop {
+            match self.parts.store.again(&row.id, hold.clone()).await {
+                Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
+                answer => break answer,
+            }
+        };
+        match held.map_err(|error| self.uncertain("again", &error))? {
+            Ok(Held::New(new)) => {
+                self.parts.observer.draft(&new.row.tool, Status::Pending);
+                let opened = self.open(&new)?;
+                Ok(Answer::json(201, &Self::full(&new, Some(&opened))))
+            }
+            // An equal call is open by now: that draft answers.
+            Ok(Held::Joined(live)) => {
+                let opened = self.open(&live)?;
+                Ok(Answer::json(200, &Self::full(&live, Some(&opened))))
+            }
+            Ok(Held::RejectedBefore(refused)) => Err(self.decided_problem(&refused)),
+            Ok(Held::TooManyPending | Held::RateLimited) => Err(Problem::new(
+                Code::TooManyPending,
+                "This owner has too many calls that wait for a decision. Decide some first.",
+            )),
+            Ok(Held::KeyReused(_) | Held::Clock(_)) => Err(self.hold_unavailable()),
+            Err(Ended::NotFound) => Err(not_found(&stored.row.id)),
+            Err(_) => {
+                let mut problem = self.decided_problem(&stored);
+                problem.detail =
+                    "Only a draft that was provably not sent can be offered again, and only once.".to_owned();
+                Err(problem)
+            }
+        }
+    }
+}
+
+/// One damaged draft does not stop a sweep: it is logged, and the sweep goes on.
+fn readable<T>(id: &DraftId, answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(StoreError::Corrupt(why)) => {
+            tracing::error!(draft = %id, why, "a draft is unreadable; the sweep goes on without it");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn invalid(pointer: &str, reason: &str) -> Problem {
+    let mut problem = Problem::new(Code::ArgsInvalid, "The request does not fit.");
+    problem.errors.push(FieldError { pointer: pointer.to_owned(), reason: reason.to_owned() });
+    problem
+}

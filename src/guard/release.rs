@@ -1,0 +1,407 @@
+//! The release: a detached task that owns a claim, sends once, classifies, settles.
+//!
+//! No client's disconnect cancels it. Order: verify, policy again, connect (all waiting happens
+//! here), mark, journal, deadline, send, settle. Nothing on this path is ever tried twice.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::digest::Digest;
+use crate::base::id::{DraftId, StepId};
+use crate::draft::outcome::{Evidence, Failure};
+use crate::draft::receipt::{Judged, Receipt, ReceiptStatus};
+use crate::draft::seal::{self, Opened};
+use crate::draft::state::Verdict;
+use crate::policy::judge;
+use crate::policy::model::{OutcomeRules, Service, StatusMeans, Tool};
+use crate::store::contract::{Settle, Settled, StoreError};
+use crate::store::journal::Logged;
+use crate::store::rights::{Claim, MarkFailed, SendPermit};
+use crate::store::row::{Row, Stored};
+use crate::upstream::contract::{Attempt, Exchange, Outgoing, Response};
+
+use super::core::{ASK_AGAIN_MAX, Guard};
+use super::verify;
+
+/// What an attempt came to, before it is settled.
+struct Judgement {
+    verdict: Verdict,
+    failure: Option<Failure>,
+    response: Option<Response>,
+    summary: String,
+    accepted: bool,
+    partial: bool,
+    why: String,
+    upstream_status: Option<u16>,
+    sent: Option<(Digest, crate::base::time::Timestamp, u32)>,
+    /// The metric's word.
+    word: &'static str,
+}
+
+impl Judgement {
+    fn not_sent(failure: Failure, why: impl Into<String>) -> Self {
+        let summary = match failure {
+            Failure::ReleaseTooLate => "Not sent: the release came too late. Nothing was executed.",
+            Failure::NotSent | Failure::Refused | Failure::Resolved => "Not sent. Nothing was executed.",
+        };
+        Self {
+            verdict: Verdict::Failed,
+            failure: Some(failure),
+            response: None,
+            summary: summary.to_owned(),
+            accepted: false,
+            partial: false,
+            why: why.into(),
+            upstream_status: None,
+            sent: None,
+            word: "not_sent",
+        }
+    }
+
+    fn unknown(why: impl Into<String>, upstream_status: Option<u16>) -> Self {
+        Self {
+            verdict: Verdict::Unverifiable,
+            failure: None,
+            summary: String::new(),
+            why: why.into(),
+            upstream_status,
+            word: "unknown",
+            ..Self::not_sent(Failure::NotSent, "")
+        }
+    }
+}
+
+impl Guard {
+    /// Starts the release of a claimed draft.
+    pub(super) fn spawn_release(self: &Arc<Self>, claim: Claim, stored: Stored) {
+        let guard = Arc::clone(self);
+        self.releases.spawn(async move { guard.release(claim, stored).await });
+    }
+
+    async fn release(self: Arc<Self>, claim: Claim, stored: Stored) {
+        let id = claim.id().clone();
+        let epoch = claim.epoch();
+        let began = self.now();
+        self.parts.pause.at("after_claim").await;
+        // The decision is verified again: what stands in the store is not believed (promise 2).
+        let Ok(opened) = verify::open(&stored, &self.parts.keys) else {
+            self.parts.observer.integrity_failed();
+            tracing::error!(draft = %id, "claimed draft does not verify; nothing is sent");
+            return;
+        };
+        if verify::votes(&stored, &opened, &self.parts.keys, 1).is_err() {
+            self.parts.observer.integrity_failed();
+            // It is not settled either: whoever wrote this state may have hidden an earlier send,
+            // so "not executed" would be a guess. Every reader is told that it does not verify.
+            tracing::error!(draft = %id, "the decision of a claimed draft does not verify; nothing is sent");
+            return;
+        }
+        let Some(judgement) = self.with_lease(&id, epoch, self.carry_out(claim, &opened)).await else { return };
+        self.parts.pause.at("after_send_before_settle").await;
+        self.parts.observer.released(&stored.row.tool, judgement.word, self.now().since(began));
+        let settle = self.settlement(&stored.row, &opened, epoch, judgement);
+        self.settle(settle).await;
+    }
+
+    /// Everything between the claim and the outcome. `None`: another node owns the draft now.
+    async fn carry_out(&self, claim: Claim, opened: &Opened) -> Option<Judgement> {
+        let draft = &opened.draft;
+        let policies = self.policies();
+        let Ok((service, tool)) = judge::recheck(&policies, draft) else {
+            return Some(Judgement::not_sent(Failure::NotSent, "the policy in force does not allow it any more"));
+        };
+        let late = |guard: &Self| {
+            let age = guard.now().since(claim.claimed_at());
+            age > Duration::from_millis(draft.late_release_ms)
+        };
+        if late(self) {
+            return Some(Judgement::not_sent(Failure::ReleaseTooLate, "the claim is too old to be sent"));
+        }
+        let exchange = match self.parts.upstream.connect(service, self.parts.settings.connect_patience).await {
+            Ok(exchange) => exchange,
+            Err(not_reached) => return Some(Judgement::not_sent(Failure::NotSent, not_reached.why)),
+        };
+        if late(self) {
+            return Some(Judgement::not_sent(Failure::ReleaseTooLate, "the upstream was reached too late"));
+        }
+        let permit = match self.mark(claim).await? {
+            Ok(permit) => permit,
+            Err(why) => return Some(Judgement::not_sent(Failure::NotSent, why)),
+        };
+        Some(self.send(exchange, permit, opened, service, tool).await)
+    }
+
+    /// Marks before the first byte. `None`: superseded. `Err`: provably not marked by this node
+    /// for a send, so that nothing was sent.
+    async fn mark(&self, claim: Claim) -> Option<Result<SendPermit, String>> {
+        let Self { parts, .. } = self;
+        let mut claim = claim;
+        // A lease that is short because connecting took long is renewed once.
+        for _ in 0..2 {
+            match claim.mark(&*parts.store, &*parts.clock, &*parts.chance, parts.settings.send_window).await {
+                Ok(permit) => return Some(Ok(permit)),
+                Err(MarkFailed::Superseded) => {
+                    tracing::warn!("another node took the draft over before it was marked");
+                    return None;
+                }
+                Err(MarkFailed::LeaseTooShort(back)) => {
+                    let step = StepId::new(&*parts.chance);
+                    let renewed = parts.store.renew(back.id(), back.epoch(), step, parts.settings.lease).await;
+                    if renewed.is_err() {
+                        return Some(Err("the lease could not be renewed".to_owned()));
+                    }
+                    claim = back;
+                }
+                Err(MarkFailed::Store(error)) => {
+                    // Nothing goes out without a durable mark (promise 4).
+                    tracing::error!(%error, "the sending mark could not be written; nothing is sent");
+                    return Some(Err("the sending mark could not be written".to_owned()));
+                }
+            }
+        }
+        Some(Err("the lease is shorter than the send window".to_owned()))
+    }
+
+    async fn send(
+        &self,
+        exchange: Box<dyn Exchange>,
+        permit: SendPermit,
+        opened: &Opened,
+        service: &Service,
+        tool: Option<&Tool>,
+    ) -> Judgement {
+        let (attempt, sent_at) = (permit.attempt(), permit.sent_at());
+        match self.parts.journal.attempt(permit.id(), permit.epoch(), attempt, sent_at).await {
+            Ok(Logged::New) => {}
+            Ok(Logged::Already) => {
+                self.parts.observer.duplicate_release();
+                tracing::error!(draft = %permit.id(), "the journal holds this attempt already; it is not sent again");
+                return Judgement::unknown("this node has sent this draft before; the store went back in time", None);
+            }
+            Err(error) => return Judgement::not_sent(Failure::NotSent, error.to_string()),
+        }
+        self.parts.pause.at("after_mark_before_deadline_check").await;
+        let outgoing = self.outgoing(opened, service);
+        let sent_digest = outgoing.sent_digest();
+        let result = exchange.send(permit, outgoing).await;
+        let rules = tool.map(|tool| tool.outcome.clone()).unwrap_or_default();
+        let mut judgement = classify(result, &rules);
+        if judgement.verdict == Verdict::Succeeded {
+            judgement.summary = summary(&judgement, opened, tool);
+        }
+        if judgement.failure != Some(Failure::NotSent) {
+            judgement.sent = Some((sent_digest, sent_at, attempt));
+        }
+        judgement
+    }
+
+    /// The request, from the opened draft alone. Credentials are resolved only now.
+    fn outgoing(&self, opened: &Opened, service: &Service) -> Outgoing {
+        let draft = &opened.draft;
+        let request = &draft.request;
+        let mut headers = request.headers.clone();
+        headers.extend(request.credentials.iter().cloned());
+        if let Some(credential) = &service.upstream.credential {
+            headers.push((credential.header.as_str().to_owned(), credential.value.reveal().to_owned()));
+        }
+        if let (Some(name), Some(key)) = (&request.effect_key_header, &draft.effect_key) {
+            headers.push((name.clone(), key.clone()));
+        }
+        if let Some(traceparent) = &draft.traceparent {
+            headers.push(("traceparent".to_owned(), traceparent.clone()));
+        }
+        Outgoing {
+            method: request.method.clone(),
+            target: request.target.clone(),
+            headers,
+            body: opened.body.clone().into(),
+            response_bytes_max: self.parts.settings.response_bytes_max,
+        }
+    }
+
+    /// Runs `work` and renews the lease beside it, so that a call longer than the lease is not
+    /// taken over while its owner lives.
+    async fn with_lease<T>(&self, id: &DraftId, epoch: u64, work: impl Future<Output = T>) -> T {
+        let lease = self.parts.settings.lease;
+        tokio::select! {
+            done = work => done,
+            never = self.renew_forever(id, epoch, lease) => match never {},
+        }
+    }
+
+    async fn renew_forever(&self, id: &DraftId, epoch: u64, lease: Duration) -> Infallible {
+        let mut every = tokio::time::interval(lease / 3);
+        every.tick().await;
+        loop {
+            every.tick().await;
+            let step = StepId::new(&*self.parts.chance);
+            if let Err(error) = self.parts.store.renew(id, epoch, step, lease).await {
+                tracing::warn!(draft = %id, %error, "lease was not renewed");
+            }
+        }
+    }
+
+    fn settlement(&self, row: &Row, opened: &Opened, epoch: u64, judgement: Judgement) -> Settle {
+        let now = self.now();
+        let response = judgement.response.as_ref().filter(|_| judgement.verdict != Verdict::Unverifiable);
+        let sealed = response.and_then(|response| {
+            seal::seal_response(&response.stored, &row.id, &self.parts.keys, &*self.parts.chance).ok()
+        });
+        let status = match judgement.verdict {
+            Verdict::Succeeded => Some(ReceiptStatus::Succeeded),
+            Verdict::Failed => Some(ReceiptStatus::Failed),
+            Verdict::Unverifiable => None,
+        };
+        let receipt = status.map(|status| Receipt {
+            status,
+            summary: judgement.summary.clone(),
+            judged: Judged::Status,
+            partial: judgement.partial,
+            accepted: judgement.accepted,
+            sent_digest: judgement.sent.map(|(digest, _, _)| digest),
+            attempts: judgement.sent.map_or(0, |(_, _, attempt)| attempt),
+            upstream_status: judgement.upstream_status,
+            response_digest: response.map(|response| response.stored.digest),
+            truncated: response.is_some_and(|response| response.stored.truncated),
+            sent_at: judgement.sent.map(|(_, at, _)| at),
+            ..receipt_frame(row, opened, now)
+        });
+        Settle {
+            id: row.id.clone(),
+            step: StepId::new(&*self.parts.chance),
+            epoch,
+            verdict: judgement.verdict,
+            failure: judgement.failure,
+            receipt,
+            response: sealed,
+            evidence: Evidence {
+                at: now,
+                source: "attempt".to_owned(),
+                text: judgement.why.chars().take(500).collect(),
+                upstream_status: judgement.upstream_status,
+            },
+        }
+    }
+
+    /// Settles, and keeps the outcome in the journal if the store does not take it (promise 8).
+    pub(super) async fn settle(&self, settle: Settle) {
+        match self.ask_settle(&settle).await {
+            Ok(settled) => self.settled(&settled),
+            Err(error) => {
+                tracing::error!(draft = %settle.id, %error, "outcome was not taken by the store; it is kept in the journal");
+                if let Err(error) = self.parts.journal.keep(&settle).await {
+                    tracing::error!(draft = %settle.id, %error, "outcome could not be kept; it will be found by the lease");
+                }
+            }
+        }
+    }
+
+    /// Settles under the epoch; where another node has taken over, gives it as a late answer.
+    pub(super) async fn ask_settle(&self, settle: &Settle) -> Result<Settled, StoreError> {
+        let mut asked = 0;
+        let settled = loop {
+            match self.parts.store.settle(settle.clone()).await {
+                Ok(settled) => break settled,
+                Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
+                Err(error) => return Err(error),
+            }
+        };
+        // Only an answer of the upstream says something about somebody else's epoch. "Not sent by
+        // me" and "I cannot tell" do not: the node that has the draft now knows better.
+        let answered = settle.verdict == Verdict::Succeeded || settle.failure == Some(Failure::Refused);
+        if answered && matches!(settled, Settled::Superseded(_)) {
+            self.parts.observer.late_answer();
+            return self.parts.store.late_answer(settle.clone()).await;
+        }
+        Ok(settled)
+    }
+
+    pub(super) fn settled(&self, settled: &Settled) {
+        if let Settled::Done(stored) = settled {
+            let row = &stored.row;
+            self.parts.observer.draft(&row.tool, row.state.status());
+            tracing::info!(draft = %row.id, tool = %row.tool, status = %row.state.status(), "settled");
+        }
+    }
+}
+
+/// A receipt with everything that does not depend on the attempt.
+pub(super) fn receipt_frame(row: &Row, opened: &Opened, now: crate::base::time::Timestamp) -> Receipt {
+    let draft = &opened.draft;
+    Receipt {
+        id: row.id.receipt_id(),
+        action_id: row.id.clone(),
+        service: draft.service.clone(),
+        tool: draft.tool.clone(),
+        capability: draft.capability.clone(),
+        status: ReceiptStatus::Failed,
+        summary: String::new(),
+        judged: Judged::Status,
+        partial: false,
+        accepted: false,
+        recovered: false,
+        superseded: false,
+        args_hash: draft.args_hash,
+        sent_digest: None,
+        policy_version: draft.policy_version.clone(),
+        decided_by: row.votes.iter().map(|vote| vote.decider.clone()).collect(),
+        effect_key: draft.effect_key.clone(),
+        attempts: row.attempts,
+        upstream_status: None,
+        response_digest: None,
+        truncated: false,
+        sent_at: row.sent_at,
+        settled_at: now,
+    }
+}
+
+/// The classification of one attempt (docs/lifecycle.md). A reset, a closed socket or a timeout
+/// is never a proof that the upstream did not execute (promise 5).
+fn classify(attempt: Attempt, rules: &OutcomeRules) -> Judgement {
+    let response = match attempt {
+        Attempt::NotSent { why } => return Judgement::not_sent(Failure::NotSent, why),
+        Attempt::Unknown { why, status } => return Judgement::unknown(why, status),
+        Attempt::Answered(response) => response,
+    };
+    let status = response.stored.status;
+    if matches!(response.json, Some(Err(()))) {
+        return Judgement::unknown("the response says it is JSON and does not parse", Some(status));
+    }
+    let (verdict, failure, word) = match rules.judge(status) {
+        StatusMeans::Succeeded => (Verdict::Succeeded, None, "succeeded"),
+        StatusMeans::Failed => (Verdict::Failed, Some(Failure::Refused), "failed"),
+        StatusMeans::Unknown => {
+            return Judgement::unknown(format!("the upstream answered {status}"), Some(status));
+        }
+    };
+    Judgement {
+        verdict,
+        failure,
+        summary: format!("The upstream answered {status} and did not carry it out."),
+        accepted: status == 202 && verdict == Verdict::Succeeded,
+        partial: status == 207 && verdict == Verdict::Succeeded,
+        why: format!("the upstream answered {status}"),
+        upstream_status: Some(status),
+        response: Some(response),
+        sent: None,
+        word,
+    }
+}
+
+fn summary(judgement: &Judgement, opened: &Opened, tool: Option<&Tool>) -> String {
+    let draft = &opened.draft;
+    let status = judgement.upstream_status.unwrap_or(0);
+    let body = judgement.response.as_ref().and_then(|response| match &response.json {
+        Some(Ok(body)) => Some(body),
+        _ => None,
+    });
+    match tool {
+        Some(tool) => tool.summarise(&draft.args, body, status),
+        None => format!(
+            "{} {} was carried out; the upstream answered {status}.",
+            draft.request.method, draft.preview.target
+        ),
+    }
+}

@@ -1,0 +1,92 @@
+//! A store that loses answers or goes away at every step: nothing is sent twice, nothing is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::bench::{Bench, ask, confirm, held, identity, json, status};
+use super::faulty::{Fault, Faulty};
+
+fn bench() -> (Bench, Arc<Faulty>) {
+    let mut faulty = None;
+    let bench = Bench::over(|twin| {
+        let wrapped = Faulty::over(twin);
+        faulty = Some(Arc::clone(&wrapped));
+        wrapped
+    });
+    (bench, faulty.expect("wrapped"))
+}
+
+#[tokio::test]
+async fn a_step_whose_answer_is_lost_is_asked_again_and_happens_once() {
+    for step in ["hold", "decide", "mark_sending", "settle"] {
+        for times in 1..=2 {
+            let (bench, faulty) = bench();
+            let guard = bench.ready();
+            faulty.next(step, Fault::LoseAnswer, times);
+            let (id, hash) = held(&guard, r#"{"a":1}"#).await;
+            let answer = confirm(&guard, &id, hash).await;
+            assert_eq!(json(&answer)["status"], "succeeded", "{step} {times}");
+            assert_eq!(bench.effects(), 1, "{step} {times}");
+            let events = bench.store.events(0, 100).await.unwrap();
+            let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
+            assert_eq!(kinds, ["draft.held", "draft.confirmed", "draft.sending", "draft.succeeded"], "{step} {times}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn p7_while_the_store_is_away_nothing_is_held_or_decided_and_it_heals() {
+    let (bench, faulty) = bench();
+    let guard = bench.ready();
+    let (id, hash) = held(&guard, r#"{"a":1}"#).await;
+
+    faulty.next("hold", Fault::Refuse, 1);
+    let refused = ask(&guard, identity("u1"), r#"{"a":2}"#, None).await;
+    let body = json(&refused);
+    assert_eq!((refused.status, body["code"].clone()), (503, "CONFIRMATION_SERVICE_UNAVAILABLE".into()));
+    assert_eq!((body["executed"].clone(), body["safe_to_retry"].clone()), (false.into(), true.into()));
+    assert!(body["detail"].as_str().unwrap().contains("安全确认服务暂不可用，请稍后重试。"));
+    assert!(!refused.headers.iter().any(|(name, _)| name == "x-should-retry"));
+
+    faulty.next("decide", Fault::Refuse, 1);
+    let uncertain = confirm(&guard, &id, hash).await;
+    assert_eq!((uncertain.status, json(&uncertain)["code"].clone()), (503, "DECISION_UNCERTAIN".into()));
+    assert_eq!(json(&uncertain)["executed"], "unknown");
+    assert_eq!(status(&bench, &id).await, "pending");
+    assert!(bench.counts.failed_closed.load(Ordering::SeqCst) >= 2);
+
+    assert_eq!(confirm(&guard, &id, hash).await.status, 200);
+    assert_eq!(bench.effects(), 1);
+}
+
+#[tokio::test]
+async fn p4_without_a_durable_mark_nothing_is_sent() {
+    let (bench, faulty) = bench();
+    let guard = bench.ready();
+    let (id, hash) = held(&guard, r#"{"a":1}"#).await;
+    faulty.next("mark_sending", Fault::Refuse, 1);
+    let answer = json(&confirm(&guard, &id, hash).await);
+    assert_eq!((answer["status"].clone(), answer["failure"].clone()), ("failed".into(), "not_sent".into()));
+    assert_eq!(bench.effects(), 0);
+}
+
+#[tokio::test]
+async fn p8_an_outcome_that_the_store_does_not_take_is_kept_and_settled_later() {
+    let (bench, faulty) = bench();
+    let guard = bench.ready();
+    let (id, hash) = held(&guard, r#"{"a":1}"#).await;
+    faulty.next("settle", Fault::Refuse, 2);
+    let alice = super::bench::approver("alice");
+    let answer = guard.confirm(&alice, &id, Some(hash), None, None, Some(std::time::Duration::ZERO)).await;
+    assert_eq!(answer.status, 202);
+    guard.drain(std::time::Duration::from_secs(5)).await;
+    assert_eq!(bench.journal.waiting_len(), 1);
+    assert_eq!(status(&bench, &id).await, "running");
+    assert!(guard.sweep().await.is_err(), "the store is still away");
+    faulty.heal();
+    guard.sweep().await.unwrap();
+    assert_eq!(bench.journal.waiting_len(), 0);
+    let receipt = json(&confirm(&guard, &id, hash).await)["receipt"].clone();
+    assert_eq!(receipt["status"], "succeeded");
+    assert_eq!(bench.effects(), 1);
+}

@@ -1,0 +1,9 @@
+//! The guard over the in-memory twin, a scripted upstream and clocks that move when told to.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+pub(crate) mod bench;
+mod decisions;
+mod faults;
+mod faulty;
+mod holds;
+mod releases;
