@@ -29,6 +29,7 @@
 //! 9. No edge leads back to pending.
 //! 10. Secrets stay secret.
 
+pub mod agent;
 pub mod base;
 pub mod call;
 pub mod draft;

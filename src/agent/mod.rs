@@ -1,0 +1,24 @@
+//! Floor 4: the agent-facing shells. They translate and decide nothing.
+//!
+//! Owns the listener, the strict framing in front of it, streaming of reads, the agent's
+//! credential and identity, and `/.countersign/`. Nothing that this listener accepts can decide
+//! (promise 1).
+
+mod ask;
+pub mod credential;
+mod endpoints;
+mod held;
+mod hold;
+pub mod identity;
+mod lanes;
+pub mod listener;
+pub mod observe;
+mod proxy;
+mod resolve;
+mod respond;
+#[cfg(test)]
+mod testing;
+mod trust;
+mod wire;
+
+pub use listener::{AgentConfig, AgentLimits, AgentListener};
