@@ -32,6 +32,7 @@
 pub mod agent;
 pub mod base;
 pub mod call;
+pub mod control;
 pub mod draft;
 pub mod guard;
 pub mod policy;

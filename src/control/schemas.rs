@@ -1,0 +1,281 @@
+//! The JSON schemas of `/openapi.json`. The tests hold them against what is really serialised.
+
+use serde_json::{Value, json};
+
+use crate::base::code::Code;
+use crate::draft::state::Status;
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+fn nullable(schema: Value) -> Value {
+    json!({"anyOf": [schema, {"type": "null"}]})
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn digest() -> Value {
+    json!({"type": "string", "pattern": "^[0-9a-f]{64}$"})
+}
+
+fn time() -> Value {
+    json!({"type": "string", "format": "date-time"})
+}
+
+fn object(properties: Value, required: &[&str], closed: bool) -> Value {
+    let mut schema = json!({"type": "object", "properties": properties});
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    if closed {
+        schema["additionalProperties"] = Value::Bool(false);
+    }
+    schema
+}
+
+/// Every schema by name.
+pub(super) fn all() -> Value {
+    let mut all = bodies();
+    for (name, schema) in views().into_iter().chain(records()).chain(policies()) {
+        all.insert(name.to_owned(), schema);
+    }
+    Value::Object(all)
+}
+
+fn bodies() -> serde_json::Map<String, Value> {
+    let words = json!({"type": "string", "minLength": 1, "maxLength": 1000});
+    let token = json!({"type": "string", "minLength": 1, "maxLength": 512});
+    let bodies = [
+        ("Empty", object(json!({}), &[], true)),
+        ("Confirm", object(json!({"args_hash": digest(), "comment": words}), &["args_hash"], true)),
+        ("Reject", object(json!({"reason": words}), &["reason"], true)),
+        (
+            "Resolve",
+            object(
+                json!({
+                    "outcome": {"enum": ["succeeded", "failed"]},
+                    "evidence": {"type": "string", "minLength": 1, "maxLength": 500},
+                }),
+                &["outcome", "evidence"],
+                true,
+            ),
+        ),
+        ("Confirmation", object(json!({"confirmation_token": token}), &["confirmation_token"], true)),
+        ("Rejection", object(json!({"confirmation_token": token, "reason": words}), &["confirmation_token"], true)),
+    ];
+    bodies.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
+}
+
+fn line_properties() -> Value {
+    json!({
+        "draft_id": text(), "status": reference("Status"), "phase": nullable(json!({"enum": ["claimed", "sending"]})),
+        "service": text(), "tool": text(), "capability": text(), "risk": reference("Risk"), "args_hash": digest(),
+        "preview": nullable(reference("Preview")), "owner": nullable(text()), "initiator": text(),
+        "created_at": time(), "expires_at": time(), "seen": {"type": "boolean"}, "intact": {"type": "boolean"},
+        "possible_duplicate_of": nullable(text()),
+    })
+}
+
+fn views() -> Vec<(&'static str, Value)> {
+    let statuses: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
+    let mut draft = line_properties();
+    let more = json!({
+        "args": {}, "request": nullable(reference("Request")), "session": nullable(text()), "role": nullable(text()),
+        "subject": nullable(text()), "admin_context": nullable(text()), "message_id": nullable(text()),
+        "origin_request_id": nullable(text()), "policy_version": nullable(text()),
+        "votes": {"type": "array", "items": reference("Vote")}, "refused": nullable(reference("Refused")),
+        "failure": nullable(text()), "again": {"type": "boolean"}, "receipt": nullable(reference("Receipt")),
+        "evidence": {"type": "array", "items": reference("Evidence")}, "claimed_at": nullable(time()),
+        "sent_at": nullable(time()), "ended_at": nullable(time()), "collected_at": nullable(time()),
+    });
+    if let (Value::Object(draft), Value::Object(more)) = (&mut draft, more) {
+        draft.extend(more);
+    }
+    vec![
+        ("Status", json!({"enum": statuses})),
+        ("Risk", json!({"enum": ["low", "medium", "high"]})),
+        (
+            "Preview",
+            object(
+                json!({
+                    "title": text(), "target": text(), "impact": text(),
+                    "details": {"type": "array", "items": object(json!({"key": text(), "value": text()}), &["key", "value"], false)},
+                }),
+                &["title", "target", "impact", "details"],
+                false,
+            ),
+        ),
+        ("DraftLine", object(line_properties(), &["draft_id", "status", "args_hash"], false)),
+        ("Draft", object(draft, &["draft_id", "status", "args_hash", "args"], false)),
+        (
+            "Request",
+            object(
+                json!({
+                    "method": text(), "target": text(),
+                    "headers": {"type": "array", "items": {"type": "array", "items": text()}},
+                    "credentials": {"type": "array", "items": text()}, "kind": text(), "content_type": text(),
+                    "length": {"type": "integer"}, "sha256": digest(), "body": nullable(text()),
+                }),
+                &["method", "target", "headers", "kind", "length", "sha256"],
+                false,
+            ),
+        ),
+        (
+            "Page",
+            object(
+                json!({"drafts": {"type": "array", "items": reference("DraftLine")}, "next": nullable(text())}),
+                &["drafts", "next"],
+                false,
+            ),
+        ),
+        (
+            "Decided",
+            object(
+                json!({
+                    "draft_id": text(), "status": reference("Status"),
+                    "phase": nullable(json!({"enum": ["claimed", "sending"]})),
+                    "outcome": nullable(json!({"enum": ["succeeded", "failed"]})),
+                    "executed": {"enum": [true, false, "unknown"]}, "failure": nullable(text()),
+                    "args_hash": digest(), "decided_by": nullable(json!({"type": "array", "items": reference("Decider")})),
+                    "reason": nullable(text()), "receipt": nullable(reference("Receipt")), "replayed": {"type": "boolean"},
+                    "votes": object(json!({"have": {"type": "integer"}, "need": {"type": "integer"}}), &[], false),
+                }),
+                &["status"],
+                false,
+            ),
+        ),
+        ("Health", object(json!({"status": text(), "reason": text()}), &["status"], false)),
+    ]
+}
+
+fn records() -> Vec<(&'static str, Value)> {
+    let count = json!({"type": "integer"});
+    vec![
+        (
+            "Decider",
+            object(
+                json!({
+                    "kind": {"enum": ["approver", "owner", "policy", "guard"]}, "id": text(), "auth_method": text(),
+                    "channel": {"enum": ["api", "console", "token", "guard"]}, "at": time(),
+                }),
+                &["kind", "id", "auth_method", "channel", "at"],
+                false,
+            ),
+        ),
+        (
+            "Vote",
+            object(
+                json!({"decider": reference("Decider"), "epoch": count, "comment": text(), "mac": digest()}),
+                &["decider", "epoch", "mac"],
+                false,
+            ),
+        ),
+        (
+            "Refused",
+            object(
+                json!({"by": nullable(reference("Decider")), "reason": text(), "at": time()}),
+                &["by", "reason", "at"],
+                false,
+            ),
+        ),
+        (
+            "Evidence",
+            object(
+                json!({"at": time(), "source": text(), "text": text(), "upstream_status": count}),
+                &["at", "source", "text"],
+                false,
+            ),
+        ),
+        (
+            "Receipt",
+            object(
+                json!({
+                    "id": text(), "action_id": text(), "service": text(), "tool": text(), "capability": text(),
+                    "status": {"enum": ["succeeded", "failed"]}, "summary": text(),
+                    "judged": {"enum": ["status", "body", "probe", "person"]}, "partial": {"type": "boolean"},
+                    "accepted": {"type": "boolean"}, "recovered": {"type": "boolean"}, "superseded": {"type": "boolean"},
+                    "args_hash": digest(), "sent_digest": nullable(digest()), "policy_version": text(),
+                    "decided_by": {"type": "array", "items": reference("Decider")}, "effect_key": nullable(text()),
+                    "attempts": count, "upstream_status": nullable(count.clone()), "response_digest": nullable(digest()),
+                    "truncated": {"type": "boolean"}, "sent_at": nullable(time()), "settled_at": time(),
+                }),
+                &["id", "action_id", "status", "summary", "judged", "args_hash", "decided_by", "settled_at"],
+                false,
+            ),
+        ),
+        (
+            "Event",
+            object(
+                json!({
+                    "seq": count, "at": time(), "kind": text(), "draft_id": text(), "tenant": text(),
+                    "owner_hash": digest(), "tool": text(), "status": reference("Status"), "epoch": count,
+                    "args_hash": digest(), "by": text(), "reason": text(),
+                }),
+                &["seq", "at", "kind", "draft_id", "status"],
+                false,
+            ),
+        ),
+        (
+            "Events",
+            object(
+                json!({"events": {"type": "array", "items": reference("Event")}, "next": {"type": "integer"}}),
+                &["events", "next"],
+                false,
+            ),
+        ),
+        ("Problem", problem()),
+    ]
+}
+
+/// RFC 9457. A policy's own code stands in `code` too, so the enumeration is not closed.
+fn problem() -> Value {
+    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    let error = object(json!({"pointer": text(), "reason": text()}), &["pointer", "reason"], false);
+    object(
+        json!({
+            "type": {"type": "string", "description": "urn:countersign:problem:<code in kebab case>"},
+            "title": text(),
+            "status": {"type": ["integer", "string"], "description": "The HTTP status; about a decided draft its status word."},
+            "detail": text(),
+            "code": {"anyOf": [{"enum": codes}, {"type": "string", "description": "A code of the policy's own."}]},
+            "executed": {"enum": [true, false, "unknown", null]},
+            "upstream_called": {"type": "boolean"},
+            "safe_to_retry": {"type": "boolean"},
+            "draft_id": text(), "guidance": text(), "errors": {"type": "array", "items": error},
+        }),
+        &["type", "title", "status", "detail", "code", "executed", "upstream_called", "safe_to_retry"],
+        false,
+    )
+}
+
+fn policies() -> Vec<(&'static str, Value)> {
+    let capability = object(
+        json!({
+            "id": text(), "service": text(), "status": {"enum": ["enabled", "planned", "forbidden"]},
+            "tool": nullable(text()), "operation": nullable(text()), "risk": nullable(reference("Risk")),
+            "confirm": nullable(json!({"enum": ["default", "always"]})), "guidance": nullable(text()),
+        }),
+        &["id", "service", "status"],
+        false,
+    );
+    let report = json!({
+        "version": text(), "loaded_at": time(), "files": {"type": "array", "items": text()}, "last_error": nullable(text()),
+    });
+    let mut policies = report.clone();
+    policies["services"] = json!({"type": "array", "items": {"type": "object"}});
+    vec![
+        (
+            "Capabilities",
+            object(
+                json!({"version": text(), "capabilities": {"type": "array", "items": capability}}),
+                &["version", "capabilities"],
+                false,
+            ),
+        ),
+        ("PolicyReport", object(report, &["version", "loaded_at", "files", "last_error"], false)),
+        ("Policies", object(policies, &["version", "loaded_at", "files", "last_error", "services"], false)),
+    ]
+}
