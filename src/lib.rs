@@ -32,9 +32,12 @@
 pub mod agent;
 pub mod base;
 pub mod call;
+pub mod cli;
 pub mod control;
 pub mod draft;
 pub mod guard;
+pub mod ops;
 pub mod policy;
+pub mod server;
 pub mod store;
 pub mod upstream;

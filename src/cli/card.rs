@@ -1,0 +1,168 @@
+//! Draws a draft for a terminal: everything that the approver must see, nothing hidden.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::out::{visible, visible_block};
+
+/// A member as text; `-` where there is none.
+#[must_use]
+pub(super) fn text(value: &Value, pointer: &str) -> String {
+    match value.pointer(pointer) {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => visible(text),
+        Some(other) => visible(&other.to_string()),
+    }
+}
+
+/// One line of the queue.
+#[must_use]
+pub(super) fn line(draft: &Value) -> String {
+    let mut out = format!(
+        "{}  {:<12} {:<6}  {}: {}",
+        text(draft, "/draft_id"),
+        text(draft, "/status"),
+        text(draft, "/risk"),
+        text(draft, "/tool"),
+        headline(draft),
+    );
+    if draft.get("status").and_then(Value::as_str) == Some("pending") {
+        let _ = write!(out, "  (until {})", text(draft, "/expires_at"));
+    }
+    out
+}
+
+fn headline(draft: &Value) -> String {
+    if draft.get("intact") == Some(&Value::Bool(false)) {
+        return "the stored draft does not verify; it cannot be confirmed".to_owned();
+    }
+    match draft.get("preview") {
+        None | Some(Value::Null) => "no preview".to_owned(),
+        Some(card) => format!("{} {}", text(card, "/title"), text(card, "/target")),
+    }
+}
+
+/// The whole card.
+#[must_use]
+pub(super) fn whole(draft: &Value) -> String {
+    let mut out = String::new();
+    let mut row = |label: &str, value: String| {
+        let _ = writeln!(out, "{label:<12} {value}");
+    };
+    row("draft", text(draft, "/draft_id"));
+    row("status", status(draft));
+    row("tool", format!("{} ({}) of {}", text(draft, "/tool"), text(draft, "/capability"), text(draft, "/service")));
+    row("risk", text(draft, "/risk"));
+    row("for", format!("{}, asked by {}", text(draft, "/owner"), text(draft, "/initiator")));
+    row("held", format!("{}, ends {}", text(draft, "/created_at"), text(draft, "/expires_at")));
+    if draft.get("possible_duplicate_of").is_some_and(|id| !id.is_null()) {
+        row("careful", format!("the same call was carried out before: {}", text(draft, "/possible_duplicate_of")));
+    }
+    preview(&mut out, draft);
+    request(&mut out, draft);
+    ending(&mut out, draft);
+    let _ = write!(out, "args hash    {}", text(draft, "/args_hash"));
+    out
+}
+
+fn status(draft: &Value) -> String {
+    match draft.get("phase") {
+        None | Some(Value::Null) => text(draft, "/status"),
+        Some(_) => format!("{}, {}", text(draft, "/status"), text(draft, "/phase")),
+    }
+}
+
+fn preview(out: &mut String, draft: &Value) {
+    let _ = writeln!(out, "\n  {}", headline(draft));
+    let Some(card) = draft.get("preview").filter(|card| !card.is_null()) else { return };
+    let _ = writeln!(out, "  {}", text(card, "/impact"));
+    for detail in card.get("details").and_then(Value::as_array).into_iter().flatten() {
+        let _ = writeln!(out, "    {}: {}", text(detail, "/key"), text(detail, "/value"));
+    }
+    if let Some(args) = draft.get("args").filter(|args| !args.is_null()) {
+        let pretty = serde_json::to_string_pretty(args).unwrap_or_default();
+        let _ = writeln!(out, "\n  every arg:\n    {}", visible_block(&pretty, "    "));
+    }
+}
+
+fn request(out: &mut String, draft: &Value) {
+    let Some(request) = draft.get("request").filter(|request| !request.is_null()) else { return };
+    let _ = writeln!(out, "\n  will be sent:\n    {} {}", text(request, "/method"), text(request, "/target"));
+    for header in request.get("headers").and_then(Value::as_array).into_iter().flatten() {
+        let _ = writeln!(out, "    {}: {}", text(header, "/0"), text(header, "/1"));
+    }
+    for name in request.get("credentials").and_then(Value::as_array).into_iter().flatten() {
+        let _ = writeln!(out, "    {}: (a credential, not shown)", text(name, ""));
+    }
+    let length = request.get("length").and_then(Value::as_u64).unwrap_or(0);
+    match request.get("body").and_then(Value::as_str) {
+        Some(body) if length > 0 => {
+            let _ = writeln!(out, "\n    {}", visible_block(body, "    "));
+        }
+        Some(_) => {}
+        None => {
+            let what = format!("{length} bytes of {}", text(request, "/content_type"));
+            let _ = writeln!(out, "\n    {what}, SHA-256 {}", text(request, "/sha256"));
+        }
+    }
+    let _ = writeln!(out);
+}
+
+fn ending(out: &mut String, draft: &Value) {
+    if draft.get("refused").is_some_and(|refused| !refused.is_null()) {
+        let by = text(draft, "/refused/by/id");
+        let _ = writeln!(out, "refused      by {by}: {}", text(draft, "/refused/reason"));
+    }
+    if draft.get("failure").is_some_and(|failure| !failure.is_null()) {
+        let _ = writeln!(out, "failed       {}", text(draft, "/failure"));
+    }
+    if let Some(receipt) = draft.get("receipt").filter(|receipt| !receipt.is_null()) {
+        let _ = writeln!(out, "receipt      {}: {}", text(receipt, "/id"), text(receipt, "/summary"));
+    }
+    for piece in draft.get("evidence").and_then(Value::as_array).into_iter().flatten() {
+        let _ =
+            writeln!(out, "evidence     {} {}: {}", text(piece, "/at"), text(piece, "/source"), text(piece, "/text"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn draft() -> Value {
+        json!({
+            "draft_id": "dr_5_01J", "status": "pending", "phase": null, "service": "lightnote", "tool": "create_todo",
+            "capability": "todo.create", "risk": "low", "args_hash": "ab12", "owner": "u1", "initiator": "bot",
+            "created_at": "2026-01-01T00:00:00.000Z", "expires_at": "2026-01-01T00:05:00.000Z", "intact": true,
+            "possible_duplicate_of": "dr_5_01H",
+            "preview": {"title": "Create a to-do", "target": "milk\u{1b}[2J", "impact": "A to-do is made.",
+                        "details": [{"key": "priority", "value": "1"}]},
+            "args": {"title": "milk\u{202e}", "priority": 1},
+            "request": {"method": "POST", "target": "http://notes/todos", "headers": [["Content-Type", "application/json"]],
+                        "credentials": ["Authorization"], "kind": "json", "content_type": "application/json", "length": 18,
+                        "sha256": "cd34", "body": "{\"title\":\n\"milk\"}"},
+            "refused": null, "failure": null, "receipt": null, "evidence": [],
+        })
+    }
+
+    #[test]
+    fn the_card_hides_nothing_and_steers_nothing() {
+        insta::assert_snapshot!(whole(&draft()));
+    }
+
+    #[test]
+    fn a_draft_that_does_not_verify_says_so() {
+        let mut broken = draft();
+        broken["intact"] = json!(false);
+        broken["preview"] = Value::Null;
+        assert!(line(&broken).contains("does not verify"), "{}", line(&broken));
+    }
+
+    #[test]
+    fn a_line_names_what_waits() {
+        let expected = "dr_5_01J  pending      low     create_todo: Create a to-do milk\\u{1b}[2J  (until 2026-01-01T00:05:00.000Z)";
+        assert_eq!(line(&draft()), expected);
+    }
+}

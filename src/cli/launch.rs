@@ -1,0 +1,92 @@
+//! What every subcommand that runs a guard shares: the log, the runtime, the ready lines, the
+//! signals.
+
+use serde_json::json;
+
+use crate::ops::log::{self, Format};
+use crate::ops::test_point;
+use crate::server::{self, Plan, Running, StartError};
+
+use super::out::{Exit, Failed, Output};
+
+/// Sets the log up as the environment says; `quiet` keeps it to warnings.
+pub(super) fn start_log(format: Format, quiet: bool) -> Result<(), Failed> {
+    let levels = std::env::var(log::LEVELS_VARIABLE).ok().or_else(|| quiet.then(|| log::LEVELS_QUIET.to_owned()));
+    log::install(format, levels.as_deref()).map_err(|error| Failed::told(Exit::Usage, &error))
+}
+
+/// A runtime for a guard: as many threads as there are processors.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failed> {
+    let built = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("countersign").build();
+    built.map_err(|error| Failed::new(Exit::Unreachable, format!("no runtime: {error}")))
+}
+
+/// The test point of the environment, for debug builds.
+pub(super) fn pause() -> Result<std::sync::Arc<dyn crate::guard::pause::Pause>, Failed> {
+    let value = std::env::var_os(test_point::VARIABLE);
+    test_point::from_value(value.as_deref()).map_err(|error| Failed::told(Exit::Usage, &error))
+}
+
+/// Starts the guard, says that it is ready, and runs it until a signal.
+pub(super) async fn until_stopped(
+    plan: Plan,
+    out: Output,
+    announce: impl FnOnce(&Running, Output),
+) -> Result<Exit, Failed> {
+    // Listening for signals begins before anything that would have to be undone.
+    let mut signals = server::Signals::listen().map_err(|error| Failed::new(Exit::Unreachable, error.to_string()))?;
+    let running = server::start(plan).await.map_err(|error| failed(&error))?;
+    announce(&running, out);
+    let exit = tokio::select! {
+        () = signals.next() => Exit::Done,
+        () = running.broken() => Exit::Unreachable,
+    };
+    out.say(if exit == Exit::Done { "stopping" } else { "error: a listener has ended by itself; stopping" });
+    // A second signal ends the waiting.
+    tokio::select! {
+        () = running.stop() => {}
+        () = signals.next() => {}
+    }
+    Ok(exit)
+}
+
+/// The ready lines: for a program one line of JSON, for a person a few words.
+pub(super) fn announce(running: &Running, out: Output) {
+    if out.json {
+        out.value(&ready(running));
+        return;
+    }
+    out.line(format!("agents   {}   (the base URL to give to an agent)", running.agent_url()));
+    out.line(format!("control  {}", running.control_url()));
+    if let Some(link) = running.console_link() {
+        out.line(format!("console  {link}   (signs you in once, within two minutes)"));
+    }
+    out.line(format!("metrics  {}/metrics", running.control_url()));
+}
+
+/// The ready line as JSON.
+pub(super) fn ready(running: &Running) -> serde_json::Value {
+    json!({
+        "ready": true,
+        "agent": running.agent_url(),
+        "control": running.control_url(),
+        "console_link": running.console_link(),
+        "metrics": format!("{}/metrics", running.control_url()),
+        "pid": std::process::id(),
+    })
+}
+
+/// Why a guard did not start, with the code that says what kind of thing is wrong.
+fn failed(error: &StartError) -> Failed {
+    let exit = match error {
+        StartError::Keys(_)
+        | StartError::KeysMissing { .. }
+        | StartError::OtherKeys { .. }
+        | StartError::Policies(_)
+        | StartError::PublicUrl(_) => Exit::Usage,
+        StartError::Journal { .. } | StartError::Store { .. } | StartError::Listen { .. } | StartError::Shell(_) => {
+            Exit::Unreachable
+        }
+    };
+    Failed::told(exit, error)
+}

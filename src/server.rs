@@ -1,0 +1,370 @@
+//! Floor 5: puts a guard together, starts it in order and stops it in order.
+//!
+//! Owns the order: keys, policies, journal, store, listeners, guard, sweeper, control, agent; and
+//! back: no more calls, releases in flight end, the store is closed. Must never carry a default
+//! of its own: everything comes from the configuration.
+
+mod signals;
+mod tasks;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::net::TcpListener;
+
+use crate::agent::identity::IdentityRules;
+use crate::agent::{AgentConfig, AgentLimits, AgentListener};
+use crate::base::chance::{Chance, OsChance};
+use crate::base::digest::Digest;
+use crate::base::id::{Principal, Tenant};
+use crate::base::time::{Clock, SystemClock};
+use crate::control::credentials::{ApproverEntry, Credentials};
+use crate::control::{ControlParts, ControlState, Scrape};
+use crate::guard::pause::Pause;
+use crate::guard::settings::Settings;
+use crate::guard::who::Rights;
+use crate::guard::{Guard, Parts};
+use crate::ops::config::{Approvers, Config};
+use crate::ops::keys_file::{self, Keys, KeysError};
+use crate::ops::metrics::Metrics;
+use crate::ops::reload::{Policies, PoliciesError, Source, Watch};
+use crate::store::contract::Store;
+use crate::store::journal::FileJournal;
+use crate::store::sqlite::{SqliteOptions, SqliteStore};
+use crate::upstream::address::AddressRules;
+use crate::upstream::http::HttpUpstream;
+
+pub use signals::Signals;
+use tasks::Tasks;
+
+/// The name of the generated approver.
+const LOCAL: &str = "local";
+/// How long releases in flight may take at the end.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(20);
+/// How long one that began during the drain may take on top.
+const LAST_DRAIN_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is to run.
+pub struct Plan {
+    /// The configuration.
+    pub config: Config,
+    /// Where the policies come from.
+    pub policies: Source,
+    /// Where tests stop it.
+    pub pause: Arc<dyn Pause>,
+}
+
+/// Why a guard did not start. Nothing is left running.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No keys.
+    #[error(transparent)]
+    Keys(#[from] KeysError),
+    /// The keys file is gone and the store is not: new keys would not open it.
+    #[error(
+        "the store {store} is there, and the keys file {keys} that belongs to it is not\nhint: put the keys file back; to begin anew without the drafts of the store, move the store away"
+    )]
+    KeysMissing {
+        /// The store's file.
+        store: PathBuf,
+        /// The keys file.
+        keys: PathBuf,
+    },
+    /// No policies.
+    #[error("the policies cannot be used\n{0}")]
+    Policies(#[from] PoliciesError),
+    /// No journal.
+    #[error("the journal {path} cannot be used: {why}")]
+    Journal {
+        /// Its folder.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// No store.
+    #[error(
+        "the store {path} cannot be used: {why}\nhint: nothing can be held without it, so the guard does not start"
+    )]
+    Store {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// The store's drafts were made with other keys.
+    #[error(
+        "the store {store} was made with other keys than those in {keys}\nhint: put back the keys file that was used with it; without it no draft in the store can be confirmed"
+    )]
+    OtherKeys {
+        /// The store's file.
+        store: PathBuf,
+        /// The keys file.
+        keys: PathBuf,
+    },
+    /// An address is not to be had.
+    #[error(
+        "{address} cannot be listened on: {source}\nhint: is another guard running? {key} names another address, port 0 takes a free one"
+    )]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Which key of the configuration names it.
+        key: &'static str,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// `control.public_url` cannot be used.
+    #[error("{0}")]
+    PublicUrl(String),
+    /// A shell did not start.
+    #[error("{0}")]
+    Shell(String),
+}
+
+/// A guard that runs.
+pub struct Running {
+    agent: SocketAddr,
+    control: SocketAddr,
+    console_link: Option<String>,
+    guard: Arc<Guard>,
+    store: Arc<SqliteStore>,
+    tasks: Tasks,
+}
+
+impl Running {
+    /// Where agents connect.
+    #[must_use]
+    pub fn agent_url(&self) -> String {
+        format!("http://{}", self.agent)
+    }
+
+    /// Where approvers connect.
+    #[must_use]
+    pub fn control_url(&self) -> String {
+        format!("http://{}", self.control)
+    }
+
+    /// The one-time link of the generated approver.
+    #[must_use]
+    pub fn console_link(&self) -> Option<&str> {
+        self.console_link.as_deref()
+    }
+
+    /// Returns when a listener has ended by itself: the guard is of no use any more.
+    pub async fn broken(&self) {
+        self.tasks.broken().await;
+    }
+
+    /// Takes no more calls, lets releases in flight end, and closes the store.
+    pub async fn stop(self) {
+        let Self { guard, store, mut tasks, .. } = self;
+        // The sweeper first: it must not take over a draft whose release nobody would wait for.
+        tasks.stop_background().await;
+        tokio::join!(tasks.stop_shells(), guard.drain(DRAIN_PATIENCE));
+        // A confirm that was being answered may have begun one more release.
+        guard.drain(LAST_DRAIN_PATIENCE).await;
+        drop(guard);
+        // Closing writes what still waits, which may take a moment and must not block a thread
+        // of the runtime.
+        let closed = tokio::task::spawn_blocking(move || match Arc::try_unwrap(store) {
+            Ok(store) => drop(store),
+            Err(_) => tracing::warn!("the store is still in use; it closes with the process"),
+        });
+        let _ = closed.await;
+        tracing::info!("stopped");
+    }
+}
+
+/// What every part shares.
+struct Shared {
+    clock: Arc<dyn Clock>,
+    chance: Arc<dyn Chance>,
+    metrics: Arc<Metrics>,
+}
+
+/// Starts a guard. It is ready when this returns.
+///
+/// # Errors
+///
+/// [`StartError`]: the first thing that is not to be had, and what to do.
+pub async fn start(plan: Plan) -> Result<Running, StartError> {
+    let Plan { config, policies, pause } = plan;
+    let shared = Shared { clock: Arc::new(SystemClock), chance: Arc::new(OsChance), metrics: Metrics::new() };
+
+    let keys = open_keys(&config, &shared)?;
+    let policies = Policies::open(policies, Arc::clone(&shared.metrics), Arc::clone(&shared.clock))?;
+    let journal = open_journal(&config, &shared)?;
+    let store = open_store(&config, &keys, &shared).await?;
+
+    let control_socket = listen(config.control.listen, "control.listen").await?;
+    let control = local(&control_socket)?;
+    let public_url = config.control.public_url.clone().unwrap_or_else(|| format!("http://{control}"));
+    let addresses = Arc::new(AddressRules::new());
+    let guard = Guard::new(Parts {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        upstream: Arc::new(HttpUpstream::new(Arc::clone(&shared.clock), Arc::clone(&addresses))),
+        journal: Arc::new(journal),
+        keys: keys.keys.clone(),
+        policies: policies.in_force(),
+        clock: Arc::clone(&shared.clock),
+        chance: Arc::clone(&shared.chance),
+        observer: Arc::clone(&shared.metrics) as _,
+        pause,
+        settings: settings(&config, &public_url),
+    });
+    let credentials = credentials(&config, &keys);
+    let agent_config = agent_config(&config, &credentials, &addresses, &shared);
+    let agent_shell = AgentListener::bind(Arc::clone(&guard), agent_config, config.guard.listen)
+        .await
+        .map_err(|source| StartError::Listen { address: config.guard.listen, key: "guard.listen", source })?;
+    let agent = agent_shell.local_addr();
+    // Nothing is served yet, so no address was judged without knowing both listeners.
+    addresses.set_own_listeners(vec![agent, control]);
+
+    let state = ControlState::new(ControlParts {
+        desk: Arc::new(Arc::clone(&guard)),
+        credentials: Arc::new(ArcSwap::from_pointee(credentials)),
+        keys: keys.keys.clone(),
+        metrics: scraper(&shared.metrics, &store),
+        policy_status: Arc::clone(&policies) as _,
+        observer: Arc::clone(&shared.metrics) as _,
+        clock: Arc::clone(&shared.clock),
+        chance: Arc::clone(&shared.chance),
+        public_url,
+    })
+    .map_err(|error| StartError::PublicUrl(error.to_string()))?;
+    let console_link = match config.approvers {
+        Approvers::Generated => Some(state.new_sign_in_code(&principal())),
+        Approvers::Declared(_) => None,
+    };
+
+    let mut tasks = Tasks::new();
+    tasks.background(Arc::clone(&guard).sweep_forever());
+    let watch = Watch::start(Arc::clone(&policies));
+    tasks.watch(watch.map_err(|error| StartError::Shell(format!("the policy folder cannot be watched: {error}")))?);
+    tasks.reload_on_hangup(policies).map_err(|error| StartError::Shell(error.to_string()))?;
+    tasks.serve_control(control_socket, state);
+    tasks.serve_agent(agent_shell);
+    tracing::info!(%agent, %control, version = env!("CARGO_PKG_VERSION"), "ready");
+    Ok(Running { agent, control, console_link, guard, store, tasks })
+}
+
+fn agent_config(
+    config: &Config,
+    credentials: &Credentials,
+    addresses: &Arc<AddressRules>,
+    shared: &Shared,
+) -> AgentConfig {
+    AgentConfig {
+        identity: config.identity.clone().unwrap_or_else(IdentityRules::local),
+        foreign: foreign_tokens(credentials),
+        addresses: Arc::clone(addresses),
+        limits: AgentLimits {
+            connections_max: config.limits.connections_per_agent,
+            held_bytes_max: config.limits.held_bytes_total,
+            head: config.limits.head,
+            body: config.limits.body,
+            body_bytes_max: config.guard.body_bytes_max,
+            ..AgentLimits::default()
+        },
+        observer: Arc::clone(&shared.metrics) as _,
+        chance: Arc::clone(&shared.chance),
+    }
+}
+
+fn open_keys(config: &Config, shared: &Shared) -> Result<Keys, StartError> {
+    let (store, keys) = (&config.store.path, &config.keys_file);
+    if store.exists() && keys.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        return Err(StartError::KeysMissing { store: store.clone(), keys: keys.clone() });
+    }
+    Ok(keys_file::open_or_make(keys, shared.chance.as_ref())?)
+}
+
+fn open_journal(config: &Config, shared: &Shared) -> Result<FileJournal, StartError> {
+    let section = &config.journal;
+    FileJournal::open(&section.path, section.bytes_max, Arc::clone(&shared.clock), shared.chance.as_ref())
+        .map_err(|error| StartError::Journal { path: section.path.clone(), why: error.to_string() })
+}
+
+async fn open_store(config: &Config, keys: &Keys, shared: &Shared) -> Result<Arc<SqliteStore>, StartError> {
+    let path = &config.store.path;
+    let unusable = |why: String| StartError::Store { path: path.clone(), why };
+    let options = SqliteOptions { step_timeout: config.store.timeout, observer: Arc::clone(&shared.metrics) as _ };
+    let store = SqliteStore::open(path, Arc::clone(&shared.clock), options).map_err(|e| unusable(e.to_string()))?;
+    store.check().await.map_err(|error| unusable(error.to_string()))?;
+    let same = store.same_keys(keys.keys.fingerprint()).await.map_err(|error| unusable(error.to_string()))?;
+    if !same {
+        return Err(StartError::OtherKeys { store: path.clone(), keys: config.keys_file.clone() });
+    }
+    Ok(Arc::new(store))
+}
+
+async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, key, source })
+}
+
+fn local(socket: &TcpListener) -> Result<SocketAddr, StartError> {
+    socket.local_addr().map_err(|error| StartError::Shell(format!("a listener has no address: {error}")))
+}
+
+fn settings(config: &Config, public_url: &str) -> Settings {
+    Settings {
+        public_url: public_url.to_owned(),
+        send_window: config.guard.send_window,
+        connect_patience: config.guard.connect_patience,
+        confirm_wait: config.guard.confirm_wait,
+        lease: config.store.lease,
+        retention: config.limits.retention,
+        response_bytes_max: config.guard.response_bytes_max,
+        owner_limits: config.limits.owner,
+    }
+}
+
+#[allow(clippy::expect_used)]
+fn principal() -> Principal {
+    Principal::new(LOCAL).expect("a short word is a legal name")
+}
+
+fn credentials(config: &Config, keys: &Keys) -> Credentials {
+    let approvers = match &config.approvers {
+        Approvers::Declared(list) => list.clone(),
+        Approvers::Generated => vec![local_approver(keys)],
+    };
+    let agents = config.identity.iter().flat_map(|rules| &rules.agents);
+    Credentials { approvers, apps: config.apps.clone(), agent_tokens: agents.map(|agent| agent.token_sha256).collect() }
+}
+
+#[allow(clippy::expect_used)]
+fn local_approver(keys: &Keys) -> ApproverEntry {
+    ApproverEntry {
+        name: principal(),
+        token_sha256: keys.local_token.digest(),
+        roles: Vec::new(),
+        tenant: Tenant::new("default").expect("a short word is a legal name"),
+        rights: Some(Rights::all()),
+    }
+}
+
+/// Every token that must never work on the agent's listener (promise 1).
+fn foreign_tokens(credentials: &Credentials) -> Arc<ArcSwap<Vec<Digest>>> {
+    let approvers = credentials.approvers.iter().map(|approver| approver.token_sha256);
+    let apps = credentials.apps.iter().map(|app| app.token_sha256);
+    Arc::new(ArcSwap::from_pointee(approvers.chain(apps).collect()))
+}
+
+/// The text of `/metrics`. Holds the store only for the time of a scrape, so that it can close.
+fn scraper(metrics: &Arc<Metrics>, store: &Arc<SqliteStore>) -> Scrape {
+    let (metrics, store) = (Arc::clone(metrics), Arc::downgrade(store));
+    Arc::new(move || {
+        let (metrics, store) = (Arc::clone(&metrics), store.upgrade());
+        Box::pin(async move {
+            match store {
+                Some(store) => metrics.scrape(store.as_ref()).await,
+                None => String::new(),
+            }
+        })
+    })
+}
