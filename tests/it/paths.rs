@@ -1,0 +1,259 @@
+//! One normal form of path and host, used for matching and for sending alike.
+
+use serde_json::json;
+
+use crate::support::{Guard, Request, Setup, Upstream, raw};
+
+#[test]
+fn a_path_that_is_not_in_normal_form_is_refused_for_reads_and_writes() {
+    let upstream = Upstream::start();
+    let guard = Guard::over(&upstream);
+    let odd = [
+        "/free/../pay",
+        "/free/..",
+        "/free/./x",
+        "/./free",
+        "/free/%2e%2e/pay",
+        "/free/%2E./pay",
+        "/free/.%2e/pay",
+        "/free//x",
+        "//free/x",
+        "/free/x//",
+        "/free\\x",
+        "/free%5cx",
+        "/free/%2fx",
+        "/free%2Fx",
+        "/free/%00",
+        "/free/a%0",
+        "/free/%zz",
+        "/free/%",
+        "/free/x;v=1",
+        "/free/x%3bv=1",
+        "/free/x#frag",
+        "/free/%61dmin",
+        "/free/%41",
+        "/free/%7e",
+        "*",
+        "free/x",
+        "/free/\u{7f}",
+        "/free/%0d%0aX: y",
+    ];
+    let mut wrong = Vec::new();
+    for path in odd {
+        for method in ["POST", "DELETE", "GET"] {
+            let text = format!("{method} {path} HTTP/1.1\r\nHost: desk\r\n{}\r\n", guard.agent().header_lines());
+            let status = raw(guard.agent_address(), text.as_bytes()).map(|answer| answer.status);
+            if status.is_some_and(|status| status != 400) {
+                wrong.push(format!("{method} {path}: {status:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_eq!(upstream.heads(), 0);
+    assert_eq!(guard.approver().list("").len(), 0);
+}
+
+#[test]
+fn what_is_matched_is_what_is_sent() {
+    let upstream = Upstream::start();
+    let guard = Guard::over(&upstream);
+    for path in ["/free/a%20b", "/free/%E2%82%AC", "/free/a+b", "/free/a:b@c!$&'()*,=", "/free/-._~"] {
+        let draft = guard.agent().hold(path, &json!({ "p": path }));
+        let shown = guard.draft(&draft.id);
+        assert!(shown["request"]["target"].as_str().is_some_and(|target| target.ends_with(path)), "{path}: {shown}");
+        guard.approver().confirm_fully(&draft);
+        assert_eq!(upstream.seen().last().map(|seen| seen.target.clone()).as_deref(), Some(path));
+    }
+    for path in ["/FREE/x", "/Tasks", "/free.json"] {
+        guard.agent().post(path, &json!({"title": "x"})).must_refuse(403, "TOOL_NOT_FOUND");
+    }
+    for path in ["/tasks/", "/pay/"] {
+        let answer = guard.agent().post(path, &json!({"title": "x"}));
+        assert!(answer.status == 403 || answer.status == 400, "{path}: {} {}", answer.status, answer.text());
+    }
+}
+
+#[test]
+fn the_query_goes_out_as_it_came_and_is_part_of_what_is_confirmed() {
+    let upstream = Upstream::start();
+    let guard = Guard::over(&upstream);
+    let agent = guard.agent();
+    let queries = [
+        "a=2&b=1",
+        "b=1&a=2",
+        "q=C%2B%2B",
+        "q=C++",
+        "q=C%20%20",
+        "x",
+        "x=",
+        "%61=1",
+        "a=1",
+        "a=b=c",
+        "u=%E2%82%AC",
+        "",
+    ];
+    let mut hashes = Vec::new();
+    for query in queries {
+        let target = format!("/free/q?{query}");
+        let draft = agent.hold(&target, &json!({}));
+        hashes.push(draft.args_hash.clone());
+        guard.approver().confirm_fully(&draft);
+        assert_eq!(upstream.seen().last().map(|seen| seen.target.clone()), Some(target));
+    }
+    let bare = agent.hold("/free/q", &json!({}));
+    hashes.push(bare.args_hash);
+    let all = hashes.len();
+    hashes.sort();
+    hashes.dedup();
+    assert_eq!(hashes.len(), all, "every spelling of the target is a call of its own");
+    let repeated = agent.post("/free/q?a=2&a=1", &json!({}));
+    assert!(repeated.status == 202 || repeated.status == 422, "{} {}", repeated.status, repeated.text());
+    agent.post("/tasks?title=two&title=titles", &json!({})).must_be(422);
+    agent.post("/tasks?title=here", &json!({"title": "there"})).must_be(422);
+}
+
+/// Two services that are told apart by host.
+const HOSTS: &str = "
+version: 1
+service: public
+upstream: {url: \"${env:DESK_URL}\"}
+route: {hosts: [public.test], path_prefix: /}
+";
+const PRIVATE: &str = "
+version: 1
+service: private
+upstream: {url: \"${env:DESK_URL}\"}
+route: {hosts: [pay.test], path_prefix: /}
+unmatched: {read: refuse, write: refuse}
+capabilities:
+  - {id: pay.it, status: enabled, tool: pay_it, operation: create, risk: low, confirm: default}
+  - {id: inside, status: forbidden, match: {method: [GET, POST], path: \"/internal{/**}\"}, guidance: Not for agents.}
+tools:
+  - name: pay_it
+    match: {method: POST, path: /pay}
+    effect: write
+    risk: low
+    confirm: default
+    preview: {title: Pay, target: somebody, impact: Money leaves.}
+";
+
+fn by_host(upstream: &Upstream) -> Guard {
+    Setup::over(upstream).no_policies().policy("public.yaml", HOSTS).policy("private.yaml", PRIVATE).start()
+}
+
+#[test]
+fn the_authority_is_read_once_and_in_one_way() {
+    let upstream = Upstream::start();
+    let guard = by_host(&upstream);
+    let lines = guard.agent().header_lines();
+    let mut wrong = Vec::new();
+    for (target, hosts) in [
+        ("/pay", "Host: pay.test\r\nHost: public.test\r\n"),
+        ("/pay", "Host: public.test\r\nHost: pay.test\r\n"),
+        ("/pay", "Host: pay.test\r\nhost: pay.test\r\n"),
+        ("/pay", ""),
+        ("/pay", "Host: pay.test@public.test\r\n"),
+        ("/pay", "Host: user@pay.test\r\n"),
+        ("/pay", "Host: pay.test/x\r\n"),
+        ("/pay", "Host: pay.test, public.test\r\n"),
+        ("/pay", "Host: pay.test:80:80\r\n"),
+        ("/pay", "Host: pay.test:99999\r\n"),
+        ("/pay", "Host: pay test\r\n"),
+        ("/pay", "Host: [::1\r\n"),
+        ("http://pay.test/pay", "Host: public.test\r\n"),
+        ("http://public.test/pay", "Host: pay.test\r\n"),
+        ("http://pay.test:8080/pay", "Host: pay.test\r\n"),
+        ("http://user@pay.test/pay", "Host: pay.test\r\n"),
+        ("http:///pay", "Host: pay.test\r\n"),
+        ("ftp://pay.test/pay", "Host: pay.test\r\n"),
+    ] {
+        let text = format!(
+            "POST {target} HTTP/1.1\r\n{hosts}{lines}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
+        );
+        let status = raw(guard.agent_address(), text.as_bytes()).map(|answer| answer.status);
+        if status.is_some_and(|status| status != 400) {
+            wrong.push(format!("{target} {hosts:?}: {status:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_eq!(upstream.heads(), 0);
+    assert_eq!(guard.approver().list("").len(), 0);
+}
+
+#[test]
+fn the_same_host_in_another_spelling_is_the_same_service() {
+    let upstream = Upstream::start();
+    let guard = by_host(&upstream);
+    let agent = guard.agent();
+    let mut ids = Vec::new();
+    for host in ["pay.test", "PAY.test", "pay.test.", "pay.test:80"] {
+        let draft = crate::support::Draft::from(&agent.with("Host", host).post("/pay", &json!({})).must_be(202));
+        ids.push(draft.id);
+    }
+    ids.dedup();
+    assert_eq!(ids.len(), 1, "one call, one draft");
+    let absolute = agent.with("Host", "pay.test").post("http://pay.test/pay", &json!({})).must_be(202);
+    assert_eq!(absolute.json()["draft_id"], ids[0].as_str());
+    for (host, path) in [("pay.test", "/internal"), ("Pay.Test", "/internal/x")] {
+        agent.with("Host", host).get(path).must_refuse(403, "CAPABILITY_FORBIDDEN");
+    }
+    agent.with("Host", "pay.test").get("http://pay.test/internal").must_refuse(403, "CAPABILITY_FORBIDDEN");
+    let refused = agent.with("Host", "pay.test").get("/else");
+    assert_eq!(refused.status, 403, "`unmatched.read: refuse`: {}", refused.text());
+    agent.with("Host", "elsewhere.test").get("/pay").must_refuse(404, "ROUTE_NOT_FOUND");
+    agent.with("Host", "elsewhere.test").post("/pay", &json!({})).must_refuse(404, "ROUTE_NOT_FOUND");
+    agent.with("Host", "public.test").get("/anything").must_be(200);
+    assert_eq!(upstream.all_effects(), 0);
+}
+
+#[test]
+fn method_overrides_are_refused_wherever_they_stand() {
+    let upstream = Upstream::start();
+    let guard = Guard::over(&upstream);
+    let agent = guard.agent();
+    for name in ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "x-http-method-override"] {
+        for value in ["DELETE", "GET", "delete"] {
+            agent.with(name, value).get("/users/7").must_refuse(400, "REQUEST_AMBIGUOUS");
+            agent.with(name, value).post("/free/x", &json!({})).must_refuse(400, "REQUEST_AMBIGUOUS");
+        }
+    }
+    for path in ["/users/7?_method=DELETE", "/users/7?x=1&_method=delete", "/users/7?%5fmethod=DELETE"] {
+        agent.get(path).must_refuse(400, "REQUEST_AMBIGUOUS");
+        agent.post(path, &json!({})).must_refuse(400, "REQUEST_AMBIGUOUS");
+    }
+    let form = agent.send(Request::post("/free/x").body("application/x-www-form-urlencoded", "a=1&_method=delete"));
+    form.must_refuse(400, "REQUEST_AMBIGUOUS");
+    assert_eq!(upstream.heads(), 0);
+    assert_eq!(guard.approver().list("").len(), 0);
+}
+
+#[test]
+fn the_guards_own_listeners_are_never_reachable_through_it() {
+    let upstream = Upstream::start();
+    let port = free_port();
+    for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0x7f.1", "127.1"] {
+        let policy = format!(
+            "version: 1\nservice: loop\nupstream: {{url: \"http://{host}:{port}\"}}\nroute: {{path_prefix: /}}\nunmatched: {{read: pass, write: hold}}\n"
+        );
+        let guard = Setup::local(&upstream)
+            .section("control", &format!("{{listen: \"127.0.0.1:{port}\"}}"))
+            .no_policies()
+            .policy("loop.yaml", &policy)
+            .try_start();
+        // Refused at start, or refused at the request: both are fine.
+        let Ok(guard) = guard else { continue };
+        let answer = guard.anyone().get("/metrics");
+        assert!(
+            answer.status >= 400 && !answer.text().contains("countersign_build_info"),
+            "{host}: {} {}",
+            answer.status,
+            answer.text()
+        );
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
+}

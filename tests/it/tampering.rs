@@ -1,0 +1,359 @@
+//! Whoever can write to the store can neither forge a draft nor a confirmation.
+
+use rusqlite::{Connection, types::Value};
+
+use crate::support::{Agent, Draft, Guard, Upstream};
+
+/// One value of the draft in the store: where it stands, and what it is.
+#[derive(Debug, Clone)]
+struct Cell {
+    table: String,
+    column: String,
+    /// The column and value by which its row is found.
+    key: (String, Value),
+    value: Value,
+}
+
+impl Cell {
+    /// Writes another value; `false` if the table's own rules refuse it.
+    fn write(&self, store: &Connection, value: &Value) -> bool {
+        let Self { table, column, key, .. } = self;
+        let write = format!("UPDATE \"{table}\" SET \"{column}\" = ?2 WHERE \"{}\" = ?1", key.0);
+        store.execute(&write, rusqlite::params![key.1, value]).is_ok_and(|rows| rows == 1)
+    }
+}
+
+fn names(store: &Connection, sql: &str) -> Vec<String> {
+    let mut select = store.prepare(sql).expect("a query");
+    let rows = select.query_map([], |row| row.get(0)).expect("rows");
+    rows.map(|name| name.expect("a name")).collect()
+}
+
+/// Every value of every row that belongs to the draft: rows that name its id (or the random part
+/// of it), and rows of other tables with the same row number.
+fn cells_of(store: &Connection, draft: &str) -> Vec<Cell> {
+    let random_part = draft.rsplit('_').next().unwrap_or_default();
+    let tables = names(store, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'");
+    let columns: Vec<(String, Vec<String>)> = tables
+        .into_iter()
+        .map(|table| {
+            let columns = names(store, &format!("SELECT name FROM pragma_table_info('{table}')"));
+            (table, columns)
+        })
+        .collect();
+    let named = columns.iter().find_map(|(table, columns)| {
+        columns.iter().find_map(|column| {
+            let sql = format!("SELECT rowid, \"{column}\" FROM \"{table}\" WHERE \"{column}\" IN (?1, ?2)");
+            let found: Result<(i64, Value), _> =
+                store.query_row(&sql, [draft, random_part], |row| Ok((row.get(0)?, row.get(1)?)));
+            found.ok()
+        })
+    });
+    let (number, _) = named.expect("the draft stands in some table");
+    let mut cells = Vec::new();
+    for (table, columns) in columns {
+        let key_column = columns.first().cloned().unwrap_or_default();
+        for column in columns.iter().filter(|column| **column != key_column) {
+            let sql = format!("SELECT \"{column}\" FROM \"{table}\" WHERE \"{key_column}\" = ?1");
+            if let Ok(value) = store.query_row(&sql, [number], |row| row.get(0)) {
+                let key = (key_column.clone(), Value::Integer(number));
+                cells.push(Cell { table: table.clone(), column: column.clone(), key, value });
+            }
+        }
+    }
+    // Events are told from what happened, not asked about what may happen.
+    cells.retain(|cell| cell.table != "events");
+    assert!(cells.len() >= 8, "the draft's values: {cells:?}");
+    cells
+}
+
+fn open(guard: &Guard) -> Connection {
+    let store = Connection::open(guard.store_file()).expect("the stopped guard's store");
+    store.pragma_update(None, "journal_mode", "DELETE").expect("one file");
+    store
+}
+
+/// Another value of the same kind, as an attacker might write it.
+fn altered(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Null => vec![],
+        Value::Integer(number) => vec![Value::Integer(number + 86_400_000), Value::Integer(number.wrapping_mul(2))],
+        Value::Real(number) => vec![Value::Real(number + 1.0)],
+        Value::Text(text) => vec![Value::Text(flip_text(text))],
+        Value::Blob(bytes) => [0, bytes.len() / 2, bytes.len().saturating_sub(1)]
+            .into_iter()
+            .filter(|at| *at < bytes.len())
+            .map(|at| {
+                let mut bytes = bytes.clone();
+                bytes[at] ^= 1;
+                Value::Blob(bytes)
+            })
+            .collect(),
+    }
+}
+
+fn flip_text(text: &str) -> String {
+    for (from, to) in [("low", "high"), ("u-17", "u-18"), ("add_task", "drop_task"), ("desk", "dusk"), ("2026", "2036")]
+    {
+        if text.contains(from) {
+            return text.replace(from, to);
+        }
+    }
+    text.chars().rev().collect()
+}
+
+fn hold(agent: &Agent) -> Draft {
+    agent.hold_task("as it was shown")
+}
+
+/// Puts the store back as it was and forgets the journal: each round is a guard of its own.
+fn put_back(guard: &Guard, pristine: &[u8]) {
+    for file in ["countersign.db-wal", "countersign.db-shm"] {
+        let _ = std::fs::remove_file(guard.folder().join(file));
+    }
+    std::fs::write(guard.store_file(), pristine).expect("put back");
+    let _ = std::fs::remove_dir_all(guard.folder().join("journal"));
+}
+
+#[test]
+fn p2_no_altered_value_gets_anything_sent_that_was_not_shown() {
+    let upstream = Upstream::start();
+    let mut guard = Guard::over(&upstream);
+    let draft = hold(&guard.agent());
+    guard.stop();
+    drop(open(&guard));
+    let pristine = std::fs::read(guard.store_file()).expect("the store's bytes");
+    let cells = cells_of(&open(&guard), &draft.id);
+    let mut noticed = 0;
+    let mut sends = 0;
+    for cell in cells {
+        for value in altered(&cell.value) {
+            put_back(&guard, &pristine);
+            if !cell.write(&open(&guard), &value) {
+                continue;
+            }
+            let place = format!("{}.{}", cell.table, cell.column);
+            guard.start_again();
+            let answer = guard.approver().confirm(&draft);
+            noticed += usize::from(answer.code() == "DRAFT_INTEGRITY_FAILED");
+            for seen in upstream.seen().into_iter().skip(sends) {
+                sends += 1;
+                assert_eq!((seen.method.as_str(), seen.target.as_str()), ("POST", "/tasks"), "{place}");
+                let body = String::from_utf8_lossy(&seen.body).into_owned();
+                assert!(body.contains("as it was shown"), "{place}: {body}");
+                assert_eq!(answer.status, 200, "sent although it was refused: {place}");
+            }
+            guard.stop();
+        }
+    }
+    assert!(noticed >= 3, "only {noticed} alterations were called an integrity failure");
+}
+
+#[test]
+fn a_longer_life_written_into_the_store_is_not_believed() {
+    let upstream = Upstream::start();
+    let mut guard = Guard::over(&upstream);
+    let draft = guard.agent().hold("/brief", &serde_json::json!({}));
+    let ends = guard.draft(&draft.id)["expires_at"].as_str().map(str::to_owned).expect("a time");
+    let millis = ends.parse::<jiff::Timestamp>().expect("a time").as_millisecond();
+    guard.stop();
+    {
+        // Every copy of the time in clear, in step with each other.
+        let store = open(&guard);
+        let changed = cells_of(&store, &draft.id).into_iter().filter(|cell| {
+            let later = match &cell.value {
+                Value::Integer(number) if *number == millis => Value::Integer(millis + 3_600_000),
+                Value::Text(text) => {
+                    let later = jiff::Timestamp::from_millisecond(millis + 3_600_000).expect("a time");
+                    let later = later.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
+                    Value::Text(
+                        text.replace(&ends, &later).replace(&millis.to_string(), &(millis + 3_600_000).to_string()),
+                    )
+                }
+                _ => return false,
+            };
+            later != cell.value && cell.write(&store, &later)
+        });
+        assert!(changed.count() >= 1, "the time stands nowhere in clear");
+    }
+    guard.start_again();
+    guard.approver().confirm(&draft).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+    assert_eq!(upstream.heads(), 0);
+}
+
+#[test]
+fn a_draft_that_does_not_verify_is_never_sent_and_harms_no_other() {
+    let upstream = Upstream::start();
+    let mut guard = Guard::over(&upstream);
+    let broken = hold(&guard.agent());
+    let sound = guard.agent().hold_task("sound");
+    guard.stop();
+    {
+        let store = open(&guard);
+        let blobs = cells_of(&store, &broken.id).into_iter().filter_map(|cell| match cell.value.clone() {
+            Value::Blob(bytes) => Some((cell, bytes)),
+            _ => None,
+        });
+        let (cell, mut bytes) = blobs.max_by_key(|(_, bytes)| bytes.len()).expect("the sealed record");
+        assert!(bytes.len() > 200, "the sealed record: {cell:?}");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x40;
+        assert!(cell.write(&store, &Value::Blob(bytes)));
+    }
+    guard.start_again();
+    guard.approver().confirm(&broken).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+    guard.agent().status(&broken).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+    assert_eq!(upstream.heads(), 0);
+    guard.approver().confirm_fully(&sound);
+    assert_eq!(upstream.effects("/tasks"), 1);
+    guard.must_be_alive();
+}
+
+#[test]
+fn a_claim_written_into_the_store_sends_nothing() {
+    let upstream = Upstream::start();
+    let mut guard = Guard::over(&upstream);
+    let draft = hold(&guard.agent());
+    let created = guard.draft(&draft.id)["created_at"].as_str().map(str::to_owned).expect("a time");
+    let created = created.parse::<jiff::Timestamp>().expect("a time").as_millisecond();
+    guard.stop();
+    {
+        let store = open(&guard);
+        let changed = cells_of(&store, &draft.id).into_iter().filter(|cell| {
+            let forged = match (&cell.value, cell.column.as_str()) {
+                (Value::Text(text), _) => Value::Text(forged_claim(text)),
+                // The lease of a process that is gone: the next sweep takes the draft over.
+                (Value::Null, "lease_until") => Value::Integer(created),
+                _ => return false,
+            };
+            forged != cell.value && cell.write(&store, &forged)
+        });
+        assert_eq!(changed.count(), 3, "status, lease and control data");
+    }
+    guard.start_again();
+    let looked = || guard.printed().contains("does not verify") || upstream.heads() > 0;
+    crate::support::until("the guard has looked at it", looked);
+    guard.approver().confirm(&draft);
+    guard.stop();
+    guard.start_again();
+    guard.approver().confirm(&draft);
+    assert_eq!(upstream.all_effects(), 0, "nobody confirmed it");
+}
+
+#[test]
+fn p3_an_ended_draft_written_back_to_claimed_is_not_sent_again() {
+    let upstream = Upstream::start();
+    let mut guard = Guard::over(&upstream);
+    let draft = hold(&guard.agent());
+    guard.approver().confirm_fully(&draft);
+    let created = guard.draft(&draft.id)["created_at"].as_str().map(str::to_owned).expect("a time");
+    let created = created.parse::<jiff::Timestamp>().expect("a time").as_millisecond();
+    guard.stop();
+    {
+        // The vote in it is genuine: only the journal knows that it was used.
+        let store = open(&guard);
+        let mut written = 0;
+        for cell in cells_of(&store, &draft.id) {
+            let forged = match (&cell.value, cell.column.as_str()) {
+                (Value::Text(text), _) if text == "succeeded" => Value::Text("running".to_owned()),
+                (Value::Text(text), _) if text.starts_with('{') => Value::Text(claimed_again(text)),
+                (_, "lease_until") => Value::Integer(created),
+                (_, "ended_at") => Value::Null,
+                _ => continue,
+            };
+            written += u32::from(cell.write(&store, &forged));
+        }
+        assert!(written >= 3, "status, lease and control data: {written}");
+    }
+    guard.start_again();
+    crate::support::until("the guard has looked at it", || {
+        guard.printed().contains("it is not sent again") || upstream.effects("/tasks") > 1
+    });
+    guard.approver().confirm(&draft).must_refuse(504, "COMMIT_OUTCOME_UNKNOWN");
+    assert_eq!(upstream.effects("/tasks"), 1);
+}
+
+/// The clear copies of a draft that was carried out, as if it had only been claimed.
+fn claimed_again(text: &str) -> String {
+    let mut control: serde_json::Value = serde_json::from_str(text).expect("control data");
+    let created = control["created_at"].clone();
+    control["state"] = serde_json::json!({"status": "running", "phase": "claimed"});
+    control["lease_until"] = created;
+    for gone in ["receipt", "ended_at", "sent_at", "collected_at"] {
+        control[gone] = serde_json::Value::Null;
+    }
+    control["has_response"] = false.into();
+    control.to_string()
+}
+
+/// The clear copies of a draft as they would look after a claim that nobody made.
+fn forged_claim(text: &str) -> String {
+    if text == "pending" {
+        return "running".to_owned();
+    }
+    let Ok(mut control) = serde_json::from_str::<serde_json::Value>(text) else { return text.to_owned() };
+    let Some(members) = control.as_object_mut() else { return text.to_owned() };
+    let created = members.get("created_at").cloned().unwrap_or_default();
+    for (name, value) in [
+        ("state", serde_json::json!({"status": "running", "phase": "claimed"})),
+        ("epoch", serde_json::json!(1)),
+        ("claimed_at", created.clone()),
+        ("lease_until", created),
+        ("lease_node", serde_json::json!("nobody")),
+    ] {
+        members.insert(name.to_owned(), value);
+    }
+    control.to_string()
+}
+
+#[test]
+fn a_damaged_draft_does_not_keep_the_sweeper_from_the_others() {
+    let upstream = Upstream::start();
+    let mut guard = Guard::over(&upstream);
+    let damaged = guard.agent().hold("/brief", &serde_json::json!({"n": "damaged"}));
+    let sound = guard.agent().hold("/brief", &serde_json::json!({"n": "sound"}));
+    guard.stop();
+    {
+        let store = open(&guard);
+        let cells = cells_of(&store, &damaged.id);
+        let digest = cells.iter().find(|cell| matches!(&cell.value, Value::Blob(bytes) if bytes.len() == 32));
+        assert!(digest.expect("a digest in clear").write(&store, &Value::Blob(vec![7; 32])));
+    }
+    guard.start_again();
+    crate::support::until("the sweeper has expired the sound one", || {
+        let page = guard.approver().get("/v1/events?after=0").must_be(200).json();
+        let events = page["events"].as_array().cloned().unwrap_or_default();
+        events.iter().any(|event| event["kind"] == "draft.expired" && event["draft_id"] == sound.id.as_str())
+    });
+    guard.approver().list("status=expired");
+    let fresh = guard.agent().hold_task("life goes on");
+    guard.approver().confirm_fully(&fresh);
+    assert_eq!(upstream.effects("/brief"), 0);
+}
+
+#[test]
+fn other_keys_are_refused_at_start() {
+    let upstream = Upstream::start();
+    let mut guard = Guard::over(&upstream);
+    hold(&guard.agent());
+    guard.stop();
+    std::fs::remove_file(guard.folder().join("countersign.keys")).expect("a keys file");
+    let mut command = std::process::Command::new(crate::support::guard::BINARY);
+    command
+        .args(["run", "--json", "--config"])
+        .arg(guard.folder().join("countersign.yaml"))
+        .env("DESK_URL", upstream.url());
+    let ended = crate::support::guard::run_to_end(command);
+    assert!(!ended.status.success(), "{}", ended.said());
+    assert!(ended.said().contains("key"), "{}", ended.said());
+    assert_eq!(upstream.heads(), 0);
+}
+
+#[test]
+fn the_keys_file_is_readable_by_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let upstream = Upstream::start();
+    let guard = Guard::over(&upstream);
+    let mode = std::fs::metadata(guard.folder().join("countersign.keys")).expect("a keys file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
