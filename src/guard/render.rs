@@ -183,3 +183,29 @@ fn request_view(opened: &Opened) -> RequestView {
         body: text.map(visible_lines),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p10_a_secret_in_the_query_takes_the_query_with_it() {
+        let secret = vec!["/pin".to_owned()];
+        for (target, shown) in [
+            ("http://x/pay?pin=1234&a=1", "http://x/pay?***"),
+            ("http://x/pay?a=1&%70in=1234", "http://x/pay?***"),
+            ("http://x/pay?a=1&pin=%zz", "http://x/pay?***"),
+            ("http://x/pay?a=1", "http://x/pay?a=1"),
+            ("http://x/pay", "http://x/pay"),
+        ] {
+            assert_eq!(shown_target(target, &secret), shown);
+        }
+        assert_eq!(shown_target("http://x/pay?pin=1", &[]), "http://x/pay?pin=1");
+    }
+
+    #[test]
+    fn p10_a_masked_arg_leaves_no_digest() {
+        let args = serde_json::json!({"card": {"number": "4111"}, "a": 1});
+        assert_eq!(masked(&args, &["/card/number".to_owned()]), serde_json::json!({"card": {"number": "***"}, "a": 1}));
+    }
+}

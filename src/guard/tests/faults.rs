@@ -90,3 +90,73 @@ async fn p8_an_outcome_that_the_store_does_not_take_is_kept_and_settled_later() 
     assert_eq!(receipt["status"], "succeeded");
     assert_eq!(bench.effects(), 1);
 }
+
+#[tokio::test]
+async fn p5_a_damaged_draft_that_may_have_been_sent_is_never_called_unexecuted() {
+    let (bench, faulty) = bench();
+    let guard = bench.ready();
+    let (pending, _) = held(&guard, r#"{"a":1}"#).await;
+    let (done, hash) = held(&guard, r#"{"a":2}"#).await;
+    assert_eq!(confirm(&guard, &done, hash).await.status, 200);
+    faulty.damage();
+    for (id, executed) in [(pending, serde_json::json!(false)), (done, serde_json::json!("unknown"))] {
+        let answers = [
+            guard.agent_status(&identity("u1"), &id, true).await.unwrap_err().answer(),
+            guard.agent_result(&identity("u1"), &id, true).await,
+            confirm(&guard, &id, hash).await,
+        ];
+        for answer in answers {
+            let body = json(&answer);
+            assert_eq!((body["code"].clone(), &body["executed"]), ("DRAFT_INTEGRITY_FAILED".into(), &executed));
+        }
+    }
+    assert_eq!(bench.effects(), 1);
+}
+
+#[tokio::test]
+async fn p8_a_confirm_that_is_dropped_at_any_point_is_lost_or_carried_out_and_never_stuck() {
+    let mut carried_out = 0;
+    for polls in 0..40 {
+        let (bench, _) = bench();
+        let guard = bench.ready();
+        let (id, hash) = held(&guard, r#"{"a":1}"#).await;
+        let mut confirming = Box::pin(confirm(&guard, &id, hash));
+        for _ in 0..polls {
+            if futures_util::poll!(confirming.as_mut()).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        // The client is gone.
+        drop(confirming);
+        guard.drain(std::time::Duration::from_secs(5)).await;
+        match status(&bench, &id).await.as_str() {
+            "pending" => assert_eq!(bench.effects(), 0, "after {polls} polls"),
+            "succeeded" => {
+                assert_eq!(bench.effects(), 1, "after {polls} polls");
+                carried_out += 1;
+            }
+            other => panic!("{other} after {polls} polls"),
+        }
+    }
+    assert!((1..40).contains(&carried_out), "both ends were seen: {carried_out}");
+}
+
+#[tokio::test]
+async fn p2_a_join_that_leads_to_another_call_or_another_owner_is_not_believed() {
+    let (bench, faulty) = bench();
+    let guard = bench.ready();
+    let (id, hash) = held(&guard, r#"{"a":1}"#).await;
+    assert_eq!(confirm(&guard, &id, hash).await.status, 200);
+    let stored = bench.store.get(&id).await.unwrap().unwrap();
+    faulty.mislead(stored);
+    for (who, body) in [(identity("u2"), r#"{"a":1}"#), (identity("u1"), r#"{"a":2}"#)] {
+        let answer = ask(&guard, who, body, None).await;
+        assert_eq!((answer.status, json(&answer)["code"].clone()), (409, "DRAFT_INTEGRITY_FAILED".into()));
+        assert!(
+            !answer.headers.iter().any(|(name, _)| name == "Countersign-Replayed" || name == "Countersign-Receipt")
+        );
+    }
+    let own = ask(&guard, identity("u1"), r#"{"a":1}"#, None).await;
+    assert_eq!(own.status, 201, "the call that it is gets its result");
+}

@@ -1,6 +1,7 @@
 //! A store between the guard and the twin that loses answers, refuses, or applies and forgets.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,16 +32,28 @@ pub(super) enum Fault {
 pub(super) struct Faulty {
     inner: Arc<dyn Store>,
     faults: Mutex<BTreeMap<&'static str, Vec<Fault>>>,
+    damaged: AtomicBool,
+    misled: Mutex<Option<Stored>>,
 }
 
 impl Faulty {
     pub(super) fn over(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { inner, faults: Mutex::default() })
+        Arc::new(Self { inner, faults: Mutex::default(), damaged: AtomicBool::new(false), misled: Mutex::default() })
     }
 
     /// The next `times` calls of `step` fail like this.
     pub(super) fn next(&self, step: &'static str, fault: Fault, times: usize) {
         self.faults.lock().unwrap().entry(step).or_default().extend(std::iter::repeat_n(fault, times));
+    }
+
+    /// From now on every sealed record that is read has one bit changed.
+    pub(super) fn damage(&self) {
+        self.damaged.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on every hold is told that this draft answers it, as a forged index would.
+    pub(super) fn mislead(&self, to: Stored) {
+        *self.misled.lock().unwrap() = Some(to);
     }
 
     /// Everything works again.
@@ -55,7 +68,13 @@ impl Faulty {
     ) -> Result<T, StoreError> {
         let fault = self.faults.lock().unwrap().get_mut(step).and_then(Vec::pop);
         match fault {
-            None => call.await,
+            // A step takes a moment on both sides, as a real one does: a caller can be gone by then.
+            None => {
+                tokio::task::yield_now().await;
+                let answer = call.await;
+                tokio::task::yield_now().await;
+                answer
+            }
             Some(Fault::Refuse) => Err(StoreError::Unavailable("refused by the test".to_owned())),
             Some(Fault::LoseAnswer) => {
                 let _lost = call.await;
@@ -71,6 +90,9 @@ impl Store for Faulty {
         self.inner.now()
     }
     async fn hold(&self, hold: Hold) -> Result<Held, StoreError> {
+        if let Some(other) = self.misled.lock().unwrap().clone() {
+            return Ok(Held::Joined(Box::new(other)));
+        }
         self.run("hold", self.inner.hold(hold)).await
     }
     async fn decide(&self, decide: Decide) -> Result<Decided, StoreError> {
@@ -123,7 +145,14 @@ impl Store for Faulty {
         self.run("delete", self.inner.delete(id, ended_before)).await
     }
     async fn get(&self, id: &DraftId) -> Result<Option<Stored>, StoreError> {
-        self.run("get", self.inner.get(id)).await
+        let mut found = self.run("get", self.inner.get(id)).await?;
+        if let Some(stored) = &mut found
+            && self.damaged.load(Ordering::SeqCst)
+            && let Some(last) = stored.sealed.last_mut()
+        {
+            *last ^= 1;
+        }
+        Ok(found)
     }
     async fn by_token(&self, digest: &Digest) -> Result<Option<Stored>, StoreError> {
         self.run("by_token", self.inner.by_token(digest)).await
