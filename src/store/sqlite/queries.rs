@@ -19,7 +19,8 @@ use crate::store::steps::release::is_orphan;
 
 /// A page of drafts, newest first, without responses.
 pub(super) fn list(rows: &mut SqlRows<'_>, filter: &Filter) -> Result<Vec<Stored>, StoreError> {
-    let mut sql = format!("SELECT {COLUMNS} FROM drafts WHERE true");
+    // A page is full or the last one: what cannot be shown must not make it look short.
+    let mut sql = format!("SELECT {COLUMNS} FROM drafts WHERE {WHOLE}");
     let mut values: Vec<Value> = Vec::new();
     let mut and = |condition: &str, value: Value| {
         sql.push_str(condition);
