@@ -52,7 +52,7 @@ impl AgentProxy {
         let idempotency_key = idempotency_key(&head.headers)?.map(|key| key.as_str().to_owned());
         let waiting = Instant::now();
         let body = held::read(session, &head, bytes_max, self.body_deadline, &self.held).await;
-        ctx.began += waiting.elapsed();
+        ctx.waited = waiting.elapsed();
         let body = body?;
         let request_id = self.request_id(&head);
         let traceparent = traceparent(&head);

@@ -5,7 +5,7 @@
 //! never see a write.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +23,9 @@ use super::resolve::Resolver;
 use super::trust::{self, SystemTrust};
 
 /// How long an upgraded connection may be silent.
-const UPGRADED_IDLE: Duration = Duration::from_secs(3600);
+pub(super) const UPGRADED_IDLE: Duration = Duration::from_secs(3600);
+/// Where no peer stays: every one gets a judged address.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// How long a pooled connection to an upstream is kept.
 const POOLED_IDLE: Duration = Duration::from_secs(60);
 
@@ -35,12 +37,10 @@ pub(super) struct Lane {
     pub(super) broken: Option<String>,
     /// A credential that the guard injects.
     pub(super) credential: Option<(HeaderName, HeaderValue)>,
-    tls: bool,
-    sni: String,
     host: HeaderValue,
     base_path: String,
-    options: PeerOptions,
-    group_key: u64,
+    /// The peer, complete but for its address.
+    peer: HttpPeer,
 }
 
 /// What the upstream gets in place of what the agent sent.
@@ -88,32 +88,32 @@ impl Lane {
                 }
             }
         });
-        let group_key = group_key(service, options.ca.as_ref());
+        // Certificates are verified against the name of the policy, which is never empty with TLS:
+        // an empty one would switch verification off.
+        let sni = if upstream.tls { upstream.host.clone() } else { String::new() };
+        let mut peer = HttpPeer::new(NOWHERE, upstream.tls, sni);
+        peer.group_key = group_key(service, options.ca.as_ref());
+        peer.options = options;
         Self {
             resolver: Resolver::new(&upstream.host, upstream.port),
             broken,
             credential,
-            tls: upstream.tls,
-            sni: if upstream.tls { upstream.host.clone() } else { String::new() },
             host,
             base_path: upstream.base_path.clone(),
-            options,
-            group_key,
+            peer,
         }
     }
 
-    /// The peer at `address`, which was judged. Certificates are verified against the name of the
-    /// policy, which is never empty with TLS (an empty one would switch verification off).
+    /// The peer at `address`, which was judged.
     pub(super) fn peer(&self, address: SocketAddr, upgrade: bool) -> Box<HttpPeer> {
-        let mut peer = HttpPeer::new(address, self.tls, self.sni.clone());
-        peer.group_key = self.group_key;
-        peer.options = self.options.clone();
+        let mut peer = Box::new(self.peer.clone());
+        peer._address = address.into();
         if upgrade {
             peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::standard();
             peer.options.read_timeout = Some(UPGRADED_IDLE);
             peer.options.write_timeout = Some(UPGRADED_IDLE);
         }
-        Box::new(peer)
+        peer
     }
 
     /// Path and query as the upstream gets them; `None` where they go as they came.

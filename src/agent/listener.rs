@@ -238,7 +238,7 @@ fn turn_away(shared: &Shared, stream: TcpStream) {
 async fn converse(
     shared: Arc<Shared>,
     stream: TcpStream,
-    mut stop: watch::Receiver<bool>,
+    watching: watch::Receiver<bool>,
     _room: OwnedSemaphorePermit,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
@@ -246,13 +246,14 @@ async fn converse(
         return;
     }
     let limits = &shared.limits;
-    let watching = stop.clone();
-    let mut stopped = pin!(async move { stop.wait_for(|stop| *stop).await.is_ok() });
+    let (mut waking, seen) = (watching.clone(), watching.clone());
+    let woken_by = pin!(async move { waking.wait_for(|stop| *stop).await.is_ok() });
+    let mut stop = Stop { woken_by, polled: false, seen };
     let mut stream = Box::new(StrictStream::new(stream, limits.framing));
     let mut patience = Patience::new(limits);
     let mut settings: Option<HttpPersistentSettings> = None;
     loop {
-        let refusal = match next_head(&mut stream, &mut patience, stopped.as_mut()).await {
+        let refusal = match next_head(&mut stream, &mut patience, &mut stop).await {
             Some(Arrival::Head) => None,
             Some(Arrival::Refused(refusal)) => Some(refusal),
             Some(Arrival::Truncated) => Some(Refusal::new(
@@ -306,54 +307,75 @@ async fn refuse(shared: &Shared, stream: &mut StrictStream<TcpStream>, refusal: 
     let _ = tokio::time::timeout(WRITE_MAX, stream.close_with(&answer)).await;
 }
 
-/// The time that a connection has until its next head is there. One timer for all requests, set
-/// anew only when it fires or must fire sooner.
+/// The time that a connection has until its next head is there. One timer for all requests: it is
+/// not set anew for each, only when it fires while requests are coming, or must fire sooner.
 struct Patience {
     head: Duration,
     idle: Duration,
-    /// When the waiting ends; for a new connection the first head must be whole by then.
-    due: Instant,
     in_head: bool,
+    /// Whether no request was there yet: then the timer is that of the first head.
+    fresh: bool,
+    /// Whether a request ended since the timer was set.
+    busy: bool,
+    /// For a new connection the first head must be whole when it fires.
     timer: Pin<Box<Sleep>>,
 }
 
 impl Patience {
     fn new(limits: &AgentLimits) -> Self {
-        let due = Instant::now() + limits.head;
-        Self {
-            head: limits.head,
-            idle: limits.idle,
-            due,
-            in_head: false,
-            timer: Box::pin(tokio::time::sleep_until(due)),
-        }
+        let timer = Box::pin(tokio::time::sleep(limits.head));
+        Self { head: limits.head, idle: limits.idle, in_head: false, fresh: true, busy: false, timer }
     }
 
     /// A request is over: the time between two requests begins.
     fn rest(&mut self) {
-        self.due = Instant::now() + self.idle;
-        self.in_head = false;
+        self.fresh = false;
+        self.busy = true;
+        if std::mem::take(&mut self.in_head) {
+            self.timer.as_mut().reset(Instant::now() + self.idle);
+        }
     }
 
     /// The first byte of a head is there.
     fn begin_head(&mut self) {
         if !self.in_head {
             self.in_head = true;
-            self.due = self.due.min(Instant::now() + self.head);
+            self.busy = false;
+            if !self.fresh {
+                self.timer.as_mut().reset(Instant::now() + self.head);
+            }
         }
     }
 
+    /// Ready when the time is over. Between two requests that is after `idle` at the earliest and
+    /// after twice of it at the latest.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.due < self.timer.deadline() {
-            self.timer.as_mut().reset(self.due);
-        }
         loop {
             ready!(self.timer.as_mut().poll(cx));
-            if self.due <= Instant::now() {
+            if !std::mem::take(&mut self.busy) {
                 return Poll::Ready(());
             }
-            self.timer.as_mut().reset(self.due);
+            self.timer.as_mut().reset(Instant::now() + self.idle);
         }
+    }
+}
+
+/// The stop, as one connection sees it.
+struct Stop<F> {
+    /// Wakes the connection, once it was polled.
+    woken_by: F,
+    polled: bool,
+    seen: watch::Receiver<bool>,
+}
+
+impl<F: Future<Output = bool> + Unpin> Stop<F> {
+    /// Whether to stop; the connection's task is woken when that changes.
+    fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        if !std::mem::replace(&mut self.polled, true) && Pin::new(&mut self.woken_by).poll(cx).is_ready() {
+            return true;
+        }
+        // The one value that is ever sent is the stop; an error is a sender that is gone.
+        self.seen.has_changed().unwrap_or(true)
     }
 }
 
@@ -361,7 +383,7 @@ impl Patience {
 async fn next_head(
     stream: &mut StrictStream<TcpStream>,
     patience: &mut Patience,
-    mut stopped: Pin<&mut impl Future<Output = bool>>,
+    stop: &mut Stop<impl Future<Output = bool> + Unpin>,
 ) -> Option<Arrival> {
     std::future::poll_fn(|cx| {
         if let Poll::Ready(arrival) = stream.poll_head(cx) {
@@ -369,7 +391,7 @@ async fn next_head(
         }
         if stream.is_in_head() {
             patience.begin_head();
-        } else if stopped.as_mut().poll(cx).is_ready() {
+        } else if stop.poll(cx) {
             return Poll::Ready(None);
         }
         ready!(patience.poll(cx));

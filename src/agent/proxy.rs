@@ -36,7 +36,7 @@ use super::endpoints;
 use super::held::HeldBytes;
 use super::hold::verdict_of;
 use super::identity::IdentityRules;
-use super::lanes::{Dress, Lane, Lanes, Table};
+use super::lanes::{Dress, Lane, Lanes, Table, UPGRADED_IDLE};
 use super::observe::{AgentObserver, Observed, Verdict};
 use super::resolve::Addresses;
 use super::respond;
@@ -63,8 +63,9 @@ pub(super) struct AgentProxy {
 
 /// One request on its way.
 pub(super) struct Exchange {
-    /// When its head was there, later by as long as its body was waited for.
-    pub(super) began: Instant,
+    began: Instant,
+    /// How long its body was waited for.
+    pub(super) waited: Duration,
     /// Time inside the guard so far.
     inside: Duration,
     /// The set that the request was judged with.
@@ -225,6 +226,7 @@ impl ProxyHttp for AgentProxy {
     fn new_ctx(&self) -> Exchange {
         Exchange {
             began: Instant::now(),
+            waited: Duration::ZERO,
             inside: Duration::ZERO,
             table: None,
             service: None,
@@ -253,27 +255,28 @@ impl ProxyHttp for AgentProxy {
             ctx.verdict = Verdict::Pass;
             return Ok(false);
         }
-        let answer = self.answer(session, ctx, &table, asked).await;
+        // Boxed, so that a read does not carry the size of a whole hold along.
+        let answer = Box::pin(self.answer(session, ctx, &table, asked)).await;
         respond::write(session, answer).await?;
-        ctx.inside = ctx.began.elapsed();
+        ctx.inside = ctx.began.elapsed().saturating_sub(ctx.waited);
         Ok(true)
     }
 
     async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Exchange) -> pingora::Result<Box<HttpPeer>> {
-        ctx.inside = ctx.began.elapsed();
-        let table = ctx.table.clone();
-        let Some((_, lane)) = table.as_ref().zip(ctx.service).and_then(|(table, index)| table.get(index)) else {
-            ctx.problem = Some(respond::refusal(no_route()));
-            return Err(Error::new_str("no lane"));
+        if ctx.attempt == 0 {
+            ctx.inside = ctx.began.elapsed();
+        }
+        let table = ctx.table.take();
+        let lane = table.as_ref().zip(ctx.service).and_then(|(table, index)| table.get(index)).map(|(_, lane)| lane);
+        let peer = match lane {
+            Some(lane) => self.address(lane, ctx).await.map(|address| lane.peer(address, ctx.upgrade)),
+            None => Err(respond::refusal(no_route())),
         };
-        let address = match self.address(lane, ctx).await {
-            Ok(address) => address,
-            Err(answer) => {
-                ctx.problem = Some(answer);
-                return Err(Error::new_str("no address"));
-            }
-        };
-        Ok(lane.peer(address, ctx.upgrade))
+        ctx.table = table;
+        peer.map_err(|answer| {
+            ctx.problem = Some(answer);
+            Error::new_str("no address")
+        })
     }
 
     /// A listener on a wildcard address is also reached through the machine's other addresses.
@@ -301,12 +304,10 @@ impl ProxyHttp for AgentProxy {
         request: &mut RequestHeader,
         ctx: &mut Exchange,
     ) -> pingora::Result<()> {
-        let began = Instant::now();
-        if let Some((_, lane)) = ctx.table.as_ref().zip(ctx.service).and_then(|(table, index)| table.get(index)) {
-            lane.dress(request, &ctx.dress)?;
+        match ctx.table.as_ref().zip(ctx.service).and_then(|(table, index)| table.get(index)) {
+            Some((_, lane)) => lane.dress(request, &ctx.dress),
+            None => Ok(()),
         }
-        ctx.inside += began.elapsed();
-        Ok(())
     }
 
     async fn request_body_filter(
@@ -334,6 +335,10 @@ impl ProxyHttp for AgentProxy {
         {
             ctx.problem = Some(respond::refusal(no_upgrade("bytes came before the answer to it")));
             return Err(Error::new_str("bytes before the switch of protocols"));
+        }
+        if response.status == StatusCode::SWITCHING_PROTOCOLS {
+            // From here on, silence is not a slow body.
+            session.as_downstream_mut().set_read_timeout(Some(UPGRADED_IDLE));
         }
         // Only the guard says what became of a draft (promise 6).
         let is_own = |name: &&HeaderName| name.as_str().starts_with("countersign-");
