@@ -16,6 +16,6 @@ pub mod http;
 mod request;
 mod response;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod tls;
 mod wire;

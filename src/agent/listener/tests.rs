@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod holds;
+mod tls;
 
 use http::HeaderName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -341,6 +342,8 @@ async fn an_allowed_websocket_is_switched_and_early_bytes_forbid_it() {
     let origin = Origin::start(Script::Echo(switched)).await;
     let mut setup = Setup::open(&origin.url());
     setup.service().upstream.upgrade = vec!["websocket".to_owned()];
+    setup.config.limits.body = Duration::from_millis(20);
+    setup.config.limits.head = Duration::from_millis(100);
     let running = setup.run().await;
     let upgrade = "GET /ws HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     let mut client = Client::connect(running.address).await;
@@ -348,6 +351,10 @@ async fn an_allowed_websocket_is_switched_and_early_bytes_forbid_it() {
     assert_eq!(client.answer().await.status, 101);
     client.send("ping").await;
     client.read_until("ping").await;
+    // It may be silent for longer than a body may.
+    assert_eq!(Client::once(running.address, "GET /slow HT").await.status, 408);
+    client.send("pong").await;
+    client.read_until("pong").await;
     let mut client = Client::connect(running.address).await;
     client.send(&format!("{upgrade}POST /smuggled HTTP/1.1\r\n\r\n")).await;
     assert_eq!(client.answer().await.code(), "REQUEST_AMBIGUOUS");
@@ -494,4 +501,16 @@ async fn the_guards_own_paths_are_served_on_every_host() {
             .await;
     assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")));
     assert_eq!(origin.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_long_download_arrives_whole() {
+    let body = "0123456789abcdef".repeat(400_000);
+    let (_origin, running) = open(ok(&body)).await;
+    let mut client = Client::connect(running.address).await;
+    for _ in 0..2 {
+        client.send(GET).await;
+        let answer = client.answer().await;
+        assert!(answer.status == 200 && answer.body == body, "{} bytes", answer.body.len());
+    }
 }

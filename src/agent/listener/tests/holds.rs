@@ -194,3 +194,26 @@ async fn p8_a_client_that_hangs_up_during_a_hold_changes_nothing() {
     let pending = Client::once(running.address, &get("/.countersign/pending", BOT)).await;
     assert_eq!(pending.json()["drafts"].as_array().unwrap().len(), 1);
 }
+
+/// Panics where a hold is answered.
+struct Faulty;
+
+#[async_trait::async_trait]
+impl Pause for Faulty {
+    async fn at(&self, point: &'static str) {
+        assert_ne!(point, "after_hold_before_answer", "a fault that the test asks for");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_ends_its_own_connection_and_no_other() {
+    let (_origin, running) = notes(Arc::new(Faulty)).await;
+    let mut other = Client::connect(running.address).await;
+    other.send(&get("/any", BOT)).await;
+    assert_eq!(other.answer().await.status, 200);
+    let mut client = Client::connect(running.address).await;
+    client.send(&call("POST", "/todos", BOT, r#"{"title":"x"}"#)).await;
+    assert!(client.is_closed().await);
+    other.send(&get("/.countersign/pending", BOT)).await;
+    assert_eq!(other.answer().await.json()["drafts"].as_array().unwrap().len(), 1, "what was held is held");
+}
