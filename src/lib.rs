@@ -16,6 +16,44 @@
 //! | 4 | [`agent`], [`control`], [`ops`] | shells that translate |
 //! | 5 | [`cli`], [`server`] | subcommands and wiring |
 //!
+//! # A held call
+//!
+//! Nothing here touches an upstream: a call is understood and judged, and what would be held, shown
+//! and sent is known to the byte.
+//!
+//! ```
+//! use bytes::Bytes;
+//! use countersign::call::args::{BodyLimits, understand};
+//! use countersign::call::head::Head;
+//! use countersign::policy::judge::judge;
+//! use countersign::policy::model::PolicySet;
+//! # use countersign::base::id::{Initiator, Owner, SessionId, Tenant};
+//! # use countersign::draft::record::Identity;
+//! # let who = Identity {
+//! #     tenant: Tenant::new("default").unwrap(), initiator: Initiator::new("bot").unwrap(),
+//! #     owner: Owner::new("u1").unwrap(), session: SessionId::new("s1").unwrap(), role: None, subject: None,
+//! #     admin_context: None, admin_mode: None, message_id: None, deliver_token: false,
+//! # };
+//!
+//! // No policy file: reads pass, every other call is held.
+//! let policies = PolicySet::open("notes", "http://notes.test").unwrap();
+//! let body = Bytes::from_static(br#"{"title": "Buy milk"}"#);
+//! let mut headers = http::HeaderMap::new();
+//! headers.insert("host", "notes.internal".parse().unwrap());
+//! headers.insert("content-type", "application/json".parse().unwrap());
+//! headers.insert("content-length", body.len().into());
+//!
+//! let head = Head::read("POST", b"/todos", false, &headers).unwrap();
+//! let call = understand(head, body.clone(), &[], &BodyLimits { body_bytes_max: 1 << 20 }, true).unwrap();
+//! let service = policies.route("notes.internal", "/todos").unwrap();
+//! let held = judge(service, &service.select(&call.head), &call, &who, &[]).unwrap();
+//!
+//! assert_eq!(held.request.target, "http://notes.test/todos");
+//! assert_eq!(held.body, body, "what the agent sent is what goes out");
+//! assert_eq!(held.args["title"], "Buy milk");
+//! assert_eq!(held.args_hash.to_hex().len(), 64, "a confirm names exactly this call");
+//! ```
+//!
 //! # The ten promises
 //!
 //! 1. The agent proposes, never approves.
