@@ -35,6 +35,19 @@ async fn a_step_whose_answer_is_lost_is_asked_again_and_happens_once() {
 }
 
 #[tokio::test]
+async fn readiness_says_what_is_wrong_and_not_where() {
+    let (bench, faulty) = bench();
+    let guard = bench.ready();
+    assert_eq!(guard.ready().await, Ok(()));
+    for fault in [Fault::Refuse, Fault::LoseAnswer] {
+        faulty.next("check", fault, 1);
+        let reason = guard.ready().await.expect_err("not ready");
+        assert!(reason.contains("The store ") && !reason.contains('/') && !reason.contains("secret"), "{reason}");
+    }
+    assert_eq!(guard.ready().await, Ok(()));
+}
+
+#[tokio::test]
 async fn p7_while_the_store_is_away_nothing_is_held_or_decided_and_it_heals() {
     let (bench, faulty) = bench();
     let guard = bench.ready();
