@@ -75,17 +75,7 @@ impl Head {
     /// or parameter, and inbound headers of the guard's own.
     pub fn read(method: &str, target: &[u8], http10: bool, headers: &HeaderMap) -> Result<Self, Refusal> {
         let method = read_method(method)?;
-        let text = read_target(target)?;
-        let named = read_host(headers)?;
-        let (form, authority, rest) = split_target(&method, text)?;
-        let authority = match (authority, named) {
-            (Some(target), Some(named)) if !same(&target, &named, form) => {
-                return Err(ambiguous("`Host` names another authority than the target"));
-            }
-            (Some(target), named) if named.is_some() || http10 => target,
-            (None, Some(named)) => named,
-            _ => return Err(ambiguous("it has no `Host`")),
-        };
+        let (form, authority, rest) = one_authority(&method, target, http10, headers)?;
         let (path, query) = match rest.split_once('?') {
             Some((path, query)) => (path, Some(query.to_owned())),
             None => (rest, None),
@@ -138,11 +128,6 @@ impl Head {
             return Err(ambiguous("GET, HEAD and OPTIONS take no body here"));
         }
         Ok(())
-    }
-
-    /// The values of the header `name`, in order, where they are UTF-8.
-    pub fn header_texts<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
-        self.headers.get_all(name).iter().filter_map(|value| std::str::from_utf8(value.as_bytes()).ok())
     }
 }
 
@@ -247,6 +232,39 @@ fn split_target<'a>(method: &Method, text: &'a str) -> Result<(Form, Option<Auth
         return Err(ambiguous("the target has no path; a client sends `/` for an empty one"));
     }
     Ok((Form::Absolute { https }, Some(authority), &rest[end..]))
+}
+
+/// Whether target and `Host` name one authority, for a listener that takes the request on from
+/// there itself. `http10` says that the request is HTTP/1.0.
+///
+/// # Errors
+///
+/// `REQUEST_AMBIGUOUS` for a method that is none, a target in another form, and a host that is
+/// missing, doubled, malformed or other than the target's.
+pub fn check_authority(method: &str, target: &[u8], http10: bool, headers: &HeaderMap) -> Result<(), Refusal> {
+    let method = Method::from_bytes(method.as_bytes()).map_err(|_| ambiguous("its method is no token"))?;
+    one_authority(&method, target, http10, headers).map(|_| ())
+}
+
+/// The form of the target, the one authority of the request, and path and query.
+fn one_authority<'a>(
+    method: &Method,
+    target: &'a [u8],
+    http10: bool,
+    headers: &HeaderMap,
+) -> Result<(Form, Authority, &'a str), Refusal> {
+    let text = read_target(target)?;
+    let named = read_host(headers)?;
+    let (form, authority, rest) = split_target(method, text)?;
+    let authority = match (authority, named) {
+        (Some(target), Some(named)) if !same(&target, &named, form) => {
+            return Err(ambiguous("`Host` names another authority than the target"));
+        }
+        (Some(target), named) if named.is_some() || http10 => target,
+        (None, Some(named)) => named,
+        _ => return Err(ambiguous("it has no `Host`")),
+    };
+    Ok((form, authority, rest))
 }
 
 fn same(target: &Authority, named: &Authority, form: Form) -> bool {
