@@ -362,6 +362,29 @@ async fn reject_resolve_and_again_by_form() {
 }
 
 #[tokio::test]
+async fn the_card_says_whose_data_is_touched_and_by_which_administration() {
+    let mut admin = view(Status::Pending);
+    admin.subject = Some("u2".to_owned());
+    admin.admin_context = Some("org-7 <b>\u{202e}".to_owned());
+    admin.admin_mode = Some("full".to_owned());
+    admin.message_id = Some("msg-9".to_owned());
+    let bench = bench();
+    bench.show(admin);
+    let page = Browser::open(bench).await.get(&draft_path()).await.text;
+    let card = page.split("</article>").next().unwrap();
+    for needed in [
+        "touches data of u2",
+        "as an administrator: org-7 &lt;b&gt;<mark>\\u{202e}</mark>",
+        "administration mode: full",
+    ] {
+        assert!(card.contains(needed), "{needed}: {card}");
+    }
+    for fact in ["Whose data", "Administration context", "Administration mode", "Message"] {
+        assert!(page.contains(&format!("<th scope=\"row\">{fact}</th>")), "{fact}");
+    }
+}
+
+#[tokio::test]
 async fn hostile_text_is_shown_and_never_obeyed() {
     let mut hostile = view(Status::Pending);
     let script = "<script>fetch('/approve')</script>";
