@@ -234,6 +234,15 @@ async fn forms_from_elsewhere_change_nothing() {
 }
 
 #[tokio::test]
+async fn a_form_whose_hash_is_none_is_refused_before_the_guard_is_asked() {
+    let browser = Browser::open(bench()).await;
+    let form = format!("csrf={}&args_hash=xyz", browser.csrf);
+    let got = browser.post(&confirm_path(), &form).await;
+    assert_eq!(got.status, 422);
+    assert!(!browser.bench.asked().iter().any(|asked| matches!(asked, Question::Confirm(..))));
+}
+
+#[tokio::test]
 async fn a_name_that_points_here_is_not_the_console() {
     let browser = Browser::open(bench()).await;
     for path in ["/", &draft_path(), "/sign-in"] {

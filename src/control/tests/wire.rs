@@ -139,6 +139,18 @@ async fn a_request_that_breaks_off_closes_cleanly() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_announced_too_long_is_refused_before_it_is_asked_for() {
+    let running = run(quick()).await;
+    let token = bearer(PERSON);
+    let head = format!(
+        "POST /v1/drafts/{ID}/confirm HTTP/1.1\r\nHost: a\r\nAuthorization: {token}\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 65537\r\n\r\n"
+    );
+    let answer = talk(running.at, head.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("BODY_TOO_LARGE"), "{answer}");
+    assert_eq!(running.bench.asked(), []);
+}
+
+#[tokio::test]
 async fn a_hundred_megabytes_are_refused_and_the_sender_reads_why() {
     let running = run(Bounds { linger: Duration::from_secs(10), ..quick() }).await;
     let token = bearer(PERSON);

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::bench::{Bench, ask, confirm, held, identity, json, status};
+use super::bench::{Bench, approver, ask, confirm, held, identity, json, status};
 use super::faulty::{Fault, Faulty};
+use crate::base::code::Code;
+use crate::guard::who::Pattern;
 
 fn bench() -> (Bench, Arc<Faulty>) {
     let mut faulty = None;
@@ -124,6 +126,21 @@ async fn p5_a_damaged_draft_that_may_have_been_sent_is_never_called_unexecuted()
         }
     }
     assert_eq!(bench.effects(), 1);
+}
+
+#[tokio::test]
+async fn a_damaged_draft_is_shown_as_such_to_those_of_its_service_alone() {
+    let (bench, faulty) = bench();
+    let guard = bench.ready();
+    let (id, _) = held(&guard, r#"{"a":1}"#).await;
+    faulty.damage();
+    let mut bob = approver("bob");
+    let seen = guard.show(&bob, &id).await.expect("shown");
+    assert_eq!((seen.line.intact, seen.args), (false, serde_json::Value::Null));
+    bob.rights.as_mut().unwrap().services = vec![Pattern::new("other")];
+    assert_eq!(guard.show(&bob, &id).await.unwrap_err().code, Code::ApproverNotAllowed);
+    bob.rights = None;
+    assert_eq!(guard.show(&bob, &id).await.unwrap_err().code, Code::ApproverNotAllowed);
 }
 
 #[tokio::test]
