@@ -224,6 +224,11 @@ async fn forms_from_elsewhere_change_nothing() {
     }
     let decided = browser.bench.asked().into_iter().filter(|question| !matches!(question, Question::Show(_)));
     assert_eq!(decided.collect::<Vec<_>>(), []);
+    // Both kinds are recorded: by whom nobody knows, and in whose session.
+    let refused = browser.bench.refusals();
+    for who in ["console", "alice"] {
+        assert!(refused.contains(&(Code::CsrfFailed, who.to_owned())), "{refused:?}");
+    }
     // Another session's token is not this one's.
     let other = browser.bench.send(request("POST", "/sign-in", &[ORIGIN, FORM], format!("token={PERSON}"))).await;
     let other = other.header("set-cookie").split(';').next().unwrap().to_owned();
@@ -236,8 +241,7 @@ async fn forms_from_elsewhere_change_nothing() {
 #[tokio::test]
 async fn a_form_whose_hash_is_none_is_refused_before_the_guard_is_asked() {
     let browser = Browser::open(bench()).await;
-    let form = format!("csrf={}&args_hash=xyz", browser.csrf);
-    let got = browser.post(&confirm_path(), &form).await;
+    let got = browser.post(&confirm_path(), "args_hash=xyz").await;
     assert_eq!(got.status, 422);
     assert!(!browser.bench.asked().iter().any(|asked| matches!(asked, Question::Confirm(..))));
 }

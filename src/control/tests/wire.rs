@@ -196,6 +196,40 @@ async fn slow_peers_do_not_keep_others_out() {
 }
 
 #[tokio::test]
+async fn one_more_connection_than_there_are_places_waits_for_one_to_end() {
+    let running = run(Bounds { connections_max: 1, head: Duration::from_millis(500), ..quick() }).await;
+    let mut slow = TcpStream::connect(running.at).await.unwrap();
+    slow.write_all(b"GET / HT").await.unwrap();
+    let order = std::sync::Mutex::new(Vec::new());
+    let first = async {
+        let mut answer = String::new();
+        slow.read_to_string(&mut answer).await.unwrap();
+        order.lock().unwrap().push("slow");
+        answer
+    };
+    let second = async {
+        healthy(running.at).await;
+        order.lock().unwrap().push("waiting");
+    };
+    let (answer, ()) = tokio::join!(first, second);
+    assert!(answer.contains("REQUEST_TIMEOUT"), "{answer}");
+    assert_eq!(*order.lock().unwrap(), ["slow", "waiting"]);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_no_live_stream_ends_with_its_time() {
+    // Its body would be awaited for half a minute; `talk` gives up before that.
+    let running = run(Bounds { connection: Duration::from_millis(300), ..quick() }).await;
+    let token = bearer(PERSON);
+    let head = format!(
+        "POST /v1/drafts/{ID}/confirm HTTP/1.1\r\nHost: a\r\nAuthorization: {token}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+    );
+    assert_eq!(talk(running.at, head.as_bytes()).await, "");
+    healthy(running.at).await;
+    assert_eq!(running.bench.asked(), []);
+}
+
+#[tokio::test]
 async fn stopping_ends_live_streams_and_then_returns() {
     let running = run(quick()).await;
     let token = bearer(PERSON);
