@@ -75,7 +75,7 @@ pub(super) struct Body {
 }
 
 /// The declared length of the body; the framing has seen to it that it is one plain number.
-fn declared_length(head: &Head) -> Option<usize> {
+fn declared_length(head: &Head<'_>) -> Option<usize> {
     let value = head.headers.get(http::header::CONTENT_LENGTH)?;
     // A length beyond the machine's words is beyond every bound as well.
     value.to_str().ok().map(|text| text.parse().unwrap_or(usize::MAX))
@@ -90,7 +90,7 @@ fn declared_length(head: &Head) -> Option<usize> {
 /// client closed before the end.
 pub(super) async fn read(
     session: &mut Session,
-    head: &Head,
+    head: &Head<'_>,
     bytes_max: usize,
     deadline: Duration,
     held: &Arc<HeldBytes>,
