@@ -219,7 +219,8 @@ fn read_method(method: &str) -> Result<Method, Refusal> {
 
 /// The target as text: visible ASCII only, no fragment.
 fn read_target(target: &[u8]) -> Result<&str, Refusal> {
-    let plain = target.iter().fold(!target.is_empty(), |plain, byte| plain & (byte.is_ascii_graphic() & (*byte != b'#')));
+    let plain =
+        target.iter().fold(!target.is_empty(), |plain, byte| plain & (byte.is_ascii_graphic() & (*byte != b'#')));
     std::str::from_utf8(target).ok().filter(|_| plain).ok_or_else(|| {
         ambiguous(if target.contains(&b'#') {
             "the target has a fragment"
