@@ -95,7 +95,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Framed<R> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
     use std::time::Duration;
 
     use tokio::io::AsyncReadExt as _;
