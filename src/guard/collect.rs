@@ -7,13 +7,16 @@ use crate::draft::outcome::{Failure, StoredResponse};
 use crate::draft::record::Identity;
 use crate::draft::seal;
 use crate::draft::state::Status;
-use crate::store::contract::{Ended, Filter, StoreError};
+use crate::store::contract::{Ended, Filter, StoreError, page_is_full};
 use crate::store::row::Stored;
 
 use super::answer::Answer;
 use super::core::{ASK_AGAIN_MAX, Guard, not_found};
 use super::problem::{Executed, Problem, UNKNOWN_TEXT};
 use super::views::AgentView;
+
+/// How many open drafts an agent is told of at once.
+const OPEN_MAX: usize = 200;
 
 impl Guard {
     /// A draft's status for the same owner and initiator. `collect`: a GET, whose answer carries
@@ -94,19 +97,30 @@ impl Guard {
     ///
     /// `DECISION_UNCERTAIN`.
     pub async fn agent_pending(&self, who: &Identity) -> Result<Vec<AgentView>, Problem> {
-        let filter = Filter {
+        let mut filter = Filter {
             tenant: Some(who.tenant.clone()),
             statuses: vec![Status::Pending, Status::Running, Status::Verifying],
             owner_hash: Some(binding::owner_hash(&self.parts.keys, &who.tenant, &who.owner)),
             initiator: Some(who.initiator.clone()),
-            limit: 200,
+            limit: OPEN_MAX,
             ..Filter::default()
         };
-        let found = self.parts.store.list(&filter).await.map_err(|error| self.uncertain("list", &error))?;
         let now = self.now();
-        let open =
-            found.iter().filter(|stored| stored.row.state.status() != Status::Pending || now < stored.row.expires_at);
-        Ok(open.filter_map(|stored| Some(self.agent_view(stored, Some(&self.open(stored).ok()?)))).collect())
+        let mut views = Vec::new();
+        // Long bodies make short pages.
+        loop {
+            let found = self.parts.store.list(&filter).await.map_err(|error| self.uncertain("list", &error))?;
+            let open = found
+                .iter()
+                .filter(|stored| stored.row.state.status() != Status::Pending || now < stored.row.expires_at);
+            views.extend(open.filter_map(|stored| Some(self.agent_view(stored, Some(&self.open(stored).ok()?)))));
+            let full = page_is_full(&found, filter.limit);
+            filter.limit -= found.len().min(filter.limit);
+            filter.before = found.last().map(|stored| stored.row.id.clone());
+            if !full || filter.limit == 0 {
+                return Ok(views);
+            }
+        }
     }
 
     async fn load_own(&self, who: &Identity, id: &DraftId) -> Result<Stored, Problem> {

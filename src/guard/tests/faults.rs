@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::bench::{Bench, ask, confirm, held, identity, json, status};
+use super::bench::{Bench, approver, ask, confirm, held, identity, json, status};
 use super::faulty::{Fault, Faulty};
+use crate::base::code::Code;
+use crate::guard::who::Pattern;
 
 fn bench() -> (Bench, Arc<Faulty>) {
     let mut faulty = None;
@@ -32,6 +34,19 @@ async fn a_step_whose_answer_is_lost_is_asked_again_and_happens_once() {
             assert_eq!(kinds, ["draft.held", "draft.confirmed", "draft.sending", "draft.succeeded"], "{step} {times}");
         }
     }
+}
+
+#[tokio::test]
+async fn readiness_says_what_is_wrong_and_not_where() {
+    let (bench, faulty) = bench();
+    let guard = bench.ready();
+    assert_eq!(guard.ready().await, Ok(()));
+    for fault in [Fault::Refuse, Fault::LoseAnswer] {
+        faulty.next("check", fault, 1);
+        let reason = guard.ready().await.expect_err("not ready");
+        assert!(reason.contains("The store ") && !reason.contains('/') && !reason.contains("secret"), "{reason}");
+    }
+    assert_eq!(guard.ready().await, Ok(()));
 }
 
 #[tokio::test]
@@ -111,6 +126,21 @@ async fn p5_a_damaged_draft_that_may_have_been_sent_is_never_called_unexecuted()
         }
     }
     assert_eq!(bench.effects(), 1);
+}
+
+#[tokio::test]
+async fn a_damaged_draft_is_shown_as_such_to_those_of_its_service_alone() {
+    let (bench, faulty) = bench();
+    let guard = bench.ready();
+    let (id, _) = held(&guard, r#"{"a":1}"#).await;
+    faulty.damage();
+    let mut bob = approver("bob");
+    let seen = guard.show(&bob, &id).await.expect("shown");
+    assert_eq!((seen.line.intact, seen.args), (false, serde_json::Value::Null));
+    bob.rights.as_mut().unwrap().services = vec![Pattern::new("other")];
+    assert_eq!(guard.show(&bob, &id).await.unwrap_err().code, Code::ApproverNotAllowed);
+    bob.rights = None;
+    assert_eq!(guard.show(&bob, &id).await.unwrap_err().code, Code::ApproverNotAllowed);
 }
 
 #[tokio::test]
