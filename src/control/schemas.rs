@@ -176,7 +176,9 @@ fn records() -> Vec<(&'static str, Value)> {
         (
             "Refused",
             object(
-                json!({"by": nullable(reference("Decider")), "reason": text(), "at": time()}),
+                json!({
+                    "by": nullable(reference("Decider")), "reason": text(), "at": time(), "mac": nullable(digest()),
+                }),
                 &["by", "reason", "at"],
                 false,
             ),

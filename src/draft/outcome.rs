@@ -41,6 +41,12 @@ impl Failure {
     }
 }
 
+/// Most characters of a piece of evidence.
+pub const EVIDENCE_TEXT_CHARS_MAX: usize = 500;
+
+/// Most characters of a piece of evidence's source.
+pub const EVIDENCE_SOURCE_CHARS_MAX: usize = 32;
+
 /// One piece of evidence about an outcome; control data, never part of the draft.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
@@ -48,11 +54,31 @@ pub struct Evidence {
     pub at: Timestamp,
     /// `attempt`, `late_answer`, `take_over`, `person`.
     pub source: String,
-    /// A bounded sentence without args or credentials: at most 500 characters.
+    /// A sentence without args or credentials, at most [`EVIDENCE_TEXT_CHARS_MAX`] characters.
     pub text: String,
     /// The upstream's status, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream_status: Option<u16>,
+}
+
+impl Evidence {
+    /// A piece of evidence with its texts cut at their bounds: an outcome's MAC covers it, so
+    /// nothing below may cut it.
+    #[must_use]
+    pub fn new(at: Timestamp, source: &str, text: &str, upstream_status: Option<u16>) -> Self {
+        Self {
+            at,
+            source: source.chars().take(EVIDENCE_SOURCE_CHARS_MAX).collect(),
+            text: text.chars().take(EVIDENCE_TEXT_CHARS_MAX).collect(),
+            upstream_status,
+        }
+    }
+
+    /// Whether its texts keep their bounds.
+    #[must_use]
+    pub fn is_bounded(&self) -> bool {
+        self.source.chars().count() <= EVIDENCE_SOURCE_CHARS_MAX && self.text.chars().count() <= EVIDENCE_TEXT_CHARS_MAX
+    }
 }
 
 /// The upstream's answer as it is kept and replayed: status, kept headers, bounded body.

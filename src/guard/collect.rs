@@ -4,6 +4,7 @@ use crate::base::code::Code;
 use crate::base::id::{DraftId, StepId};
 use crate::draft::binding;
 use crate::draft::outcome::{Failure, StoredResponse};
+use crate::draft::proof::{self, Refusal, withdrawn_by};
 use crate::draft::record::Identity;
 use crate::draft::seal;
 use crate::draft::state::Status;
@@ -41,9 +42,9 @@ impl Guard {
 
     async fn try_result(&self, who: &Identity, id: &DraftId, collect: bool) -> Result<Answer, Problem> {
         let stored = self.load_own(who, id).await?;
+        let opened = self.open(&stored)?;
         match stored.row.state.status() {
             Status::Pending | Status::Running | Status::Verifying => {
-                let opened = self.open(&stored)?;
                 let view = self.agent_view(&stored, Some(&opened));
                 Ok(Answer::json(202, &view)
                     .with("Countersign-Draft", id.to_string())
@@ -63,10 +64,14 @@ impl Guard {
     /// As [`Self::agent_status`], and `DRAFT_ALREADY_DECIDED`, `DRAFT_EXPIRED`.
     pub async fn withdraw(&self, who: &Identity, id: &DraftId) -> Result<AgentView, Problem> {
         let stored = self.load_own(who, id).await?;
+        let opened = self.open(&stored)?;
         let step = StepId::new(&*self.parts.chance);
+        let by = who.initiator.as_str();
+        let mac = proof::refusal_mac(&self.parts.keys, &opened, Refusal::Withdrawn, None, &withdrawn_by(by));
+        let mac = mac.map_err(|_| self.integrity_failed(&stored))?;
         let mut asked = 0;
         let ended = loop {
-            match self.parts.store.withdraw(id, step, who.initiator.as_str()).await {
+            match self.parts.store.withdraw(id, step, by, mac).await {
                 Ok(ended) => break ended,
                 Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
                 Err(error) => return Err(self.uncertain("withdraw", &error)),
@@ -78,11 +83,13 @@ impl Guard {
                 let opened = self.open(&now)?;
                 Ok(self.agent_view(&now, Some(&opened)))
             }
-            Ended::NotPending(now) if now.row.state.status() == Status::Withdrawn => {
+            Ended::NotPending(now) => {
                 let opened = self.open(&now)?;
-                Ok(self.agent_view(&now, Some(&opened)))
+                if now.row.state.status() == Status::Withdrawn {
+                    return Ok(self.agent_view(&now, Some(&opened)));
+                }
+                Err(self.decided_problem(&now))
             }
-            Ended::NotPending(now) => Err(self.decided_problem(&now)),
             Ended::NotFound => Err(not_found(id)),
             Ended::Changed | Ended::KeyReused => Err(self.decided_problem(&stored)),
         }
@@ -136,12 +143,11 @@ impl Guard {
         replayed: bool,
     ) -> Result<Answer, Problem> {
         let row = &stored.row;
-        self.open(stored)?;
         let full = match &stored.response {
-            Some(_) => stored.clone(),
             None if row.has_response => self.load(&row.id).await?,
-            None => stored.clone(),
+            _ => stored.clone(),
         };
+        self.open(&full)?;
         if collect {
             self.collected(stored).await;
         }

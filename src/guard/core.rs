@@ -132,10 +132,10 @@ impl Guard {
         }
     }
 
-    /// Opens and verifies a draft: seal, MAC, every copy in clear against the sealed record, and
-    /// the votes of a draft that says it was confirmed.
+    /// Opens and verifies a draft: seal, MAC, every copy in clear against the sealed record, the
+    /// votes, and the outcome or the refusal. Nobody is told anything of a draft before this.
     pub(super) fn open(&self, stored: &Stored) -> Result<Opened, Problem> {
-        verify::whole(stored, &self.parts.keys).map_err(|_| self.integrity_failed(stored))
+        verify::whole(stored, &self.parts.keys, self.now()).map_err(|_| self.integrity_failed(stored))
     }
 
     /// What is stored does not verify. Whether anything was executed is said only where nothing

@@ -119,8 +119,9 @@ impl Guard {
         decision_key: Option<String>,
     ) -> Answer {
         let result = async {
-            let (stored, _) = self.for_decision(who, id).await?;
-            self.reject_draft(stored, self.approver_decider(who), words(&reason), decision_key.as_deref()).await
+            let (stored, opened) = self.for_decision(who, id).await?;
+            let by = self.approver_decider(who);
+            self.reject_draft(stored, &opened, by, words(&reason), decision_key.as_deref()).await
         };
         result.await.unwrap_or_else(|problem| problem.answer())
     }
@@ -171,8 +172,9 @@ impl Guard {
     ) -> Answer {
         let result = async {
             let stored = self.by_token(app, token).await?;
-            self.open(&stored)?;
-            self.reject_draft(stored, self.owner_decider(app)?, words(&reason), decision_key.as_deref()).await
+            let opened = self.open(&stored)?;
+            let by = self.owner_decider(app)?;
+            self.reject_draft(stored, &opened, by, words(&reason), decision_key.as_deref()).await
         };
         result.await.unwrap_or_else(|problem| problem.answer())
     }

@@ -16,13 +16,13 @@ use crate::draft::seal::{self, Opened};
 use crate::draft::state::Verdict;
 use crate::policy::judge;
 use crate::policy::model::{OutcomeRules, Service, StatusMeans, Tool};
-use crate::store::contract::{Settle, Settled, StoreError};
 use crate::store::journal::Logged;
 use crate::store::rights::{Claim, MarkFailed, SendPermit};
 use crate::store::row::{Row, Stored};
 use crate::upstream::contract::{Attempt, Exchange, Outgoing, Response};
 
-use super::core::{ASK_AGAIN_MAX, Guard};
+use super::core::Guard;
+use super::settle::{Outcome, receipt_frame};
 use super::verify;
 
 /// What an attempt came to, before it is settled.
@@ -101,8 +101,8 @@ impl Guard {
         let Some(judgement) = self.with_lease(&id, epoch, self.carry_out(claim, &opened)).await else { return };
         self.parts.pause.at("after_send_before_settle").await;
         self.parts.observer.released(&stored.row.tool, judgement.word, self.now().since(began));
-        let settle = self.settlement(&stored.row, &opened, epoch, judgement);
-        self.settle(settle).await;
+        let outcome = self.outcome(&stored.row, &opened, epoch, judgement);
+        self.settle(&opened, outcome).await;
     }
 
     /// Everything between the claim and the outcome. `None`: another node owns the draft now.
@@ -243,7 +243,7 @@ impl Guard {
         }
     }
 
-    fn settlement(&self, row: &Row, opened: &Opened, epoch: u64, judgement: Judgement) -> Settle {
+    fn outcome(&self, row: &Row, opened: &Opened, epoch: u64, judgement: Judgement) -> Outcome {
         let now = self.now();
         let response = judgement.response.as_ref().filter(|_| judgement.verdict != Verdict::Unverifiable);
         let sealed = response.and_then(|response| {
@@ -268,92 +268,14 @@ impl Guard {
             sent_at: judgement.sent.map(|(_, at, _)| at),
             ..receipt_frame(row, opened, now)
         });
-        Settle {
-            id: row.id.clone(),
-            step: StepId::new(&*self.parts.chance),
+        Outcome {
             epoch,
             verdict: judgement.verdict,
             failure: judgement.failure,
             receipt,
             response: sealed,
-            evidence: Evidence {
-                at: now,
-                source: "attempt".to_owned(),
-                text: judgement.why.chars().take(500).collect(),
-                upstream_status: judgement.upstream_status,
-            },
+            evidence: Evidence::new(now, "attempt", &judgement.why, judgement.upstream_status),
         }
-    }
-
-    /// Settles, and keeps the outcome in the journal if the store does not take it (promise 8).
-    pub(super) async fn settle(&self, settle: Settle) {
-        match self.ask_settle(&settle).await {
-            Ok(settled) => self.settled(&settled),
-            Err(error) => {
-                tracing::error!(draft = %settle.id, %error, "outcome was not taken by the store; it is kept in the journal");
-                if let Err(error) = self.parts.journal.keep(&settle).await {
-                    tracing::error!(draft = %settle.id, %error, "outcome could not be kept; it will be found by the lease");
-                }
-            }
-        }
-    }
-
-    /// Settles under the epoch; where another node has taken over, gives it as a late answer.
-    pub(super) async fn ask_settle(&self, settle: &Settle) -> Result<Settled, StoreError> {
-        let mut asked = 0;
-        let settled = loop {
-            match self.parts.store.settle(settle.clone()).await {
-                Ok(settled) => break settled,
-                Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
-                Err(error) => return Err(error),
-            }
-        };
-        // Only an answer of the upstream says something about somebody else's epoch. "Not sent by
-        // me" and "I cannot tell" do not: the node that has the draft now knows better.
-        let answered = settle.verdict == Verdict::Succeeded || settle.failure == Some(Failure::Refused);
-        if answered && matches!(settled, Settled::Superseded(_)) {
-            self.parts.observer.late_answer();
-            return self.parts.store.late_answer(settle.clone()).await;
-        }
-        Ok(settled)
-    }
-
-    pub(super) fn settled(&self, settled: &Settled) {
-        if let Settled::Done(stored) = settled {
-            let row = &stored.row;
-            self.parts.observer.draft(&row.tool, row.state.status());
-            tracing::info!(draft = %row.id, tool = %row.tool, status = %row.state.status(), "settled");
-        }
-    }
-}
-
-/// A receipt with everything that does not depend on the attempt.
-pub(super) fn receipt_frame(row: &Row, opened: &Opened, now: crate::base::time::Timestamp) -> Receipt {
-    let draft = &opened.draft;
-    Receipt {
-        id: row.id.receipt_id(),
-        action_id: row.id.clone(),
-        service: draft.service.clone(),
-        tool: draft.tool.clone(),
-        capability: draft.capability.clone(),
-        status: ReceiptStatus::Failed,
-        summary: String::new(),
-        judged: Judged::Status,
-        partial: false,
-        accepted: false,
-        recovered: false,
-        superseded: false,
-        args_hash: draft.args_hash,
-        sent_digest: None,
-        policy_version: draft.policy_version.clone(),
-        decided_by: row.votes.iter().map(|vote| vote.decider.clone()).collect(),
-        effect_key: draft.effect_key.clone(),
-        attempts: row.attempts,
-        upstream_status: None,
-        response_digest: None,
-        truncated: false,
-        sent_at: row.sent_at,
-        settled_at: now,
     }
 }
 

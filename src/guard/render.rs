@@ -29,6 +29,11 @@ pub(super) fn executed(row: &Row) -> Value {
     }
 }
 
+/// Whether a draft can be offered again: it was provably not sent.
+pub(super) fn offers_again(row: &Row) -> bool {
+    row.state == State::Failed && row.failure.is_some_and(Failure::not_sent)
+}
+
 fn message(row: &Row) -> &'static str {
     match row.state {
         State::Pending => {
@@ -43,7 +48,7 @@ fn message(row: &Row) -> &'static str {
              a person has to find out. 结果暂时无法核验。"
         }
         State::Succeeded => "This call was carried out once. The receipt proves it. Do not repeat it.",
-        State::Failed if row.failure.is_some_and(Failure::not_sent) => {
+        State::Failed if offers_again(row) => {
             "A person confirmed this call, but it was not sent. Nothing was executed; a person can offer it again."
         }
         State::Failed => "This call was not carried out. Tell the user why; do not claim success.",
@@ -108,8 +113,11 @@ impl Guard {
         }
     }
 
+    /// Everything of a draft. Without an opened record nothing is said of decisions and of the
+    /// end: what does not verify is not passed on.
     pub(super) fn full(stored: &Stored, opened: Option<&Opened>) -> DraftView {
         let row = &stored.row;
+        let believed = opened.map(|_| row);
         let draft = opened.map(|opened| &opened.draft);
         DraftView {
             line: Self::line(stored, opened),
@@ -122,16 +130,16 @@ impl Guard {
             message_id: draft.and_then(|draft| draft.identity.message_id.clone()),
             origin_request_id: draft.map(|draft| draft.origin_request_id.clone()),
             policy_version: draft.map(|draft| draft.policy_version.clone()),
-            votes: row.votes.clone(),
-            refused: row.refused.clone(),
-            failure: row.failure.map(|failure| failure.as_str().to_owned()),
-            again: row.state == State::Failed && row.failure.is_some_and(Failure::not_sent),
-            receipt: row.receipt.clone(),
-            evidence: row.evidence.clone(),
-            claimed_at: row.claimed_at,
-            sent_at: row.sent_at,
-            ended_at: row.ended_at,
-            collected_at: row.collected_at,
+            votes: believed.map(|row| row.votes.clone()).unwrap_or_default(),
+            refused: believed.and_then(|row| row.refused.clone()),
+            failure: believed.and_then(|row| row.failure).map(|failure| failure.as_str().to_owned()),
+            again: believed.is_some_and(offers_again),
+            receipt: believed.and_then(|row| row.receipt.clone()),
+            evidence: believed.map(|row| row.evidence.clone()).unwrap_or_default(),
+            claimed_at: believed.and_then(|row| row.claimed_at),
+            sent_at: believed.and_then(|row| row.sent_at),
+            ended_at: believed.and_then(|row| row.ended_at),
+            collected_at: believed.and_then(|row| row.collected_at),
         }
     }
 }

@@ -202,13 +202,14 @@ pub struct Reject {
     pub id: DraftId,
     /// The intention.
     pub step: StepId,
-    /// The sealed digest that the caller verified; `None` for a guard's rejection of a draft that
-    /// no longer verifies.
-    pub sealed_digest: Option<Digest>,
+    /// The sealed digest that the caller read and verified.
+    pub sealed_digest: Digest,
     /// Who.
     pub by: Decider,
-    /// Why; at most 1,000 characters.
+    /// Why; at most [`crate::draft::decision::WORDS_CHARS_MAX`] characters.
     pub reason: String,
+    /// [`crate::draft::proof::refusal_mac`]; opaque to the store.
+    pub mac: Digest,
     /// The caller's decision key, as a keyed digest in hex.
     pub decision_key: Option<String>,
 }
@@ -257,8 +258,11 @@ pub struct Settle {
     pub receipt: Option<Receipt>,
     /// The sealed response.
     pub response: Option<Vec<u8>>,
-    /// What was seen.
+    /// What was seen; within its bounds, because the MAC covers it.
     pub evidence: Evidence,
+    /// [`crate::draft::proof::End::mac`] over all of it; opaque to the store, which keeps it
+    /// beside the outcome for whoever reads it.
+    pub mac: Digest,
 }
 
 /// The answer to a settle, a late answer or a resolve.
@@ -339,8 +343,9 @@ pub trait Store: Send + Sync {
     /// Ends a pending draft with a no. A pending draft past its time is expired instead.
     async fn reject(&self, reject: Reject) -> Result<Ended, StoreError>;
 
-    /// Ends a pending draft because the agent took it back.
-    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str) -> Result<Ended, StoreError>;
+    /// Ends a pending draft because the agent `by` took it back. `mac` is
+    /// [`crate::draft::proof::refusal_mac`] over [`crate::draft::proof::withdrawn_by`].
+    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str, mac: Digest) -> Result<Ended, StoreError>;
 
     /// Ends a pending draft whose time is over; `NotPending` also while its time is not over.
     async fn expire(&self, id: &DraftId) -> Result<Ended, StoreError>;
@@ -375,7 +380,7 @@ pub trait Store: Send + Sync {
         own_dead: &[NodeId],
     ) -> Result<TakenOver, StoreError>;
 
-    /// Settles an unverifiable draft by a named person (in `settle.evidence`).
+    /// Settles an unverifiable draft by a named person, whom the MAC covers as well.
     async fn resolve(&self, settle: Settle, by: &Decider) -> Result<Settled, StoreError>;
 
     /// Notes that the agent got the result; the first time counts.

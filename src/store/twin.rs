@@ -64,6 +64,14 @@ impl Twin {
         Self { clock, tables: Mutex::default(), hints }
     }
 
+    /// Changes a row as somebody with write access to a store could.
+    #[cfg(test)]
+    pub(crate) fn alter(&self, id: &DraftId, change: impl FnOnce(&mut Row)) {
+        if let Some(kept) = self.tables().drafts.get_mut(id) {
+            change(&mut kept.row);
+        }
+    }
+
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -232,8 +240,8 @@ impl Store for Twin {
         self.step(|rows| decide::reject(rows, ask))
     }
 
-    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str) -> Result<Ended, StoreError> {
-        self.step(|rows| decide::withdraw(rows, id, step, by))
+    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str, mac: Digest) -> Result<Ended, StoreError> {
+        self.step(|rows| decide::withdraw(rows, id, step, by, mac))
     }
 
     async fn expire(&self, id: &DraftId) -> Result<Ended, StoreError> {

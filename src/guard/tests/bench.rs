@@ -151,6 +151,8 @@ impl Pause for At {
 pub(crate) struct Bench {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) store: Arc<dyn Store>,
+    /// What is under `store`, to be written to past every step.
+    pub(crate) twin: Arc<Twin>,
     pub(crate) upstream: FakeUpstream,
     pub(crate) journal: Arc<Journal>,
     pub(crate) counts: Arc<Counts>,
@@ -173,8 +175,10 @@ impl Bench {
         let chance = Arc::new(SeededChance::new(42));
         let upstream = FakeUpstream::new(clock.clone()).otherwise(answers(201, r#"{"id":1}"#));
         let set = PolicySet::open("api", "http://api.test").expect("a legal set");
+        let twin = Arc::new(Twin::new(clock.clone()));
         Self {
-            store: wrap(Arc::new(Twin::new(clock.clone()))),
+            store: wrap(twin.clone()),
+            twin,
             upstream,
             journal: Arc::default(),
             counts: Arc::default(),

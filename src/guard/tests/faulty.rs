@@ -101,8 +101,8 @@ impl Store for Faulty {
     async fn reject(&self, reject: Reject) -> Result<Ended, StoreError> {
         self.run("reject", self.inner.reject(reject)).await
     }
-    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str) -> Result<Ended, StoreError> {
-        self.run("withdraw", self.inner.withdraw(id, step, by)).await
+    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str, mac: Digest) -> Result<Ended, StoreError> {
+        self.run("withdraw", self.inner.withdraw(id, step, by, mac)).await
     }
     async fn expire(&self, id: &DraftId) -> Result<Ended, StoreError> {
         self.run("expire", self.inner.expire(id)).await

@@ -7,3 +7,4 @@ mod faults;
 mod faulty;
 mod holds;
 mod releases;
+mod truth;

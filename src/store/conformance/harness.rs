@@ -30,6 +30,9 @@ pub(super) const WINDOW: Duration = Duration::from_secs(2);
 /// How long a draft lives in these cases.
 pub(super) const TTL: Duration = Duration::from_secs(900);
 
+/// The MAC of a refusal, which means nothing to a store.
+pub(super) const MAC: Digest = Digest::from_bytes([7; 32]);
+
 /// Turns the clock of the store under test.
 #[async_trait]
 pub trait Dial: Send + Sync {
@@ -253,9 +256,10 @@ impl Harness {
         Reject {
             id: draft.row.id.clone(),
             step: self.step(),
-            sealed_digest: Some(draft.row.sealed_digest),
+            sealed_digest: draft.row.sealed_digest,
             by,
             reason: "not this one".to_owned(),
+            mac: MAC,
             decision_key: None,
         }
     }
@@ -304,6 +308,8 @@ impl Harness {
                 text: "it ended".to_owned(),
                 upstream_status: Some(200),
             },
+            // Opaque to the store: as good as any other.
+            mac: Digest::of(format!("{verdict:?} {}", draft.row.id).as_bytes()),
         }
     }
 

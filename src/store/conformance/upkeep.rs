@@ -9,7 +9,7 @@ use crate::draft::record::Risk;
 use crate::draft::state::{State, Status, Verdict};
 use crate::store::contract::{Ended, Filter, Held, StoreError};
 
-use super::harness::{Harness, LEASE, TTL, node};
+use super::harness::{Harness, LEASE, MAC, TTL, node};
 
 /// The first collection counts; what has no result yet cannot be collected.
 pub async fn collected_once(h: &Harness) {
@@ -63,8 +63,8 @@ pub async fn limits_count_new_drafts_only(h: &Harness) {
     assert_eq!(h.ask(&call("3")).await, Held::TooManyPending);
     h.claimed(&one).await;
     let three = h.held(&call("3")).await;
-    h.store().withdraw(&two.row.id, h.step(), "agent").await.expect("answers");
-    h.store().withdraw(&three.row.id, h.step(), "agent").await.expect("answers");
+    h.store().withdraw(&two.row.id, h.step(), "agent", MAC).await.expect("answers");
+    h.store().withdraw(&three.row.id, h.step(), "agent", MAC).await.expect("answers");
     h.held(&call("4")).await;
     assert_eq!(h.ask(&call("5")).await, Held::RateLimited, "four in the window");
     assert_eq!(h.kinds(&one.row.id).await, ["held", "confirmed"]);
@@ -192,7 +192,7 @@ pub async fn pages_and_filters(h: &Harness) {
     }
     assert_eq!(list(Filter { risk: Some(Risk::Medium), ..all.clone() }).await, []);
     h.claimed(&h.get(&ids[3]).await).await;
-    h.store().withdraw(&ids[9], h.step(), "agent").await.expect("answers");
+    h.store().withdraw(&ids[9], h.step(), "agent", MAC).await.expect("answers");
     let two = vec![Status::Running, Status::Withdrawn];
     assert_eq!(list(Filter { statuses: two, ..all.clone() }).await, [ids[3].clone(), ids[9].clone()]);
     assert_eq!(list(Filter { statuses: vec![Status::Pending], ..all.clone() }).await.len(), 23);

@@ -14,8 +14,8 @@ use crate::draft::receipt::Receipt;
 use crate::draft::state::Verdict;
 use crate::store::contract::Settle;
 
-/// The version of the format.
-pub(super) const VERSION: u32 = 1;
+/// The version of the format. 2: outcomes carry their MAC.
+pub(super) const VERSION: u32 = 2;
 
 const CHECKSUM_BYTES: usize = 16;
 
@@ -52,6 +52,7 @@ pub(super) struct Kept {
     /// Base64 of the sealed response.
     response: Option<String>,
     evidence: Evidence,
+    mac: Digest,
 }
 
 impl Kept {
@@ -78,6 +79,7 @@ impl Kept {
             receipt: self.receipt.clone(),
             response,
             evidence: self.evidence.clone(),
+            mac: self.mac,
         })
     }
 }
@@ -85,7 +87,7 @@ impl Kept {
 impl From<&Settle> for Kept {
     fn from(settle: &Settle) -> Self {
         // Spelled out, so that a new field of an outcome is not forgotten on disk.
-        let Settle { id, step, epoch, verdict, failure, receipt, response, evidence } = settle;
+        let Settle { id, step, epoch, verdict, failure, receipt, response, evidence, mac } = settle;
         Self {
             id: id.clone(),
             step: *step,
@@ -95,6 +97,7 @@ impl From<&Settle> for Kept {
             receipt: receipt.clone(),
             response: response.as_deref().map(|bytes| BASE64.encode(bytes)),
             evidence: evidence.clone(),
+            mac: *mac,
         }
     }
 }

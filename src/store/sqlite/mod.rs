@@ -197,9 +197,9 @@ impl Store for SqliteStore {
         self.write("reject", move |rows| decide::reject(rows, ask)).await
     }
 
-    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str) -> Result<Ended, StoreError> {
+    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str, mac: Digest) -> Result<Ended, StoreError> {
         let (id, by) = (id.clone(), by.to_owned());
-        self.write("withdraw", move |rows| decide::withdraw(rows, &id, step, &by)).await
+        self.write("withdraw", move |rows| decide::withdraw(rows, &id, step, &by, mac)).await
     }
 
     async fn expire(&self, id: &DraftId) -> Result<Ended, StoreError> {

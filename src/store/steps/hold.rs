@@ -253,6 +253,7 @@ fn row_of(hold: Hold, possible_duplicate_of: Option<DraftId>) -> (Row, Vec<u8>) 
         decision_keys: std::collections::BTreeMap::new(),
         failure: None,
         receipt: None,
+        outcome: None,
         has_response: false,
         evidence: Vec::new(),
         ended_at: None,

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::base::chance::SeededChance;
+use crate::base::digest::Digest;
 use crate::base::id::StepId;
 use crate::base::time::ManualClock;
 use crate::draft::outcome::{Evidence, Failure};
@@ -50,6 +51,7 @@ fn settle(number: u128, step: u8, response_bytes: usize) -> Settle {
             text: "line\nbreak \"quoted\" ü".to_owned(),
             upstream_status: Some(409),
         },
+        mac: Digest::of(&[step]),
     }
 }
 
@@ -231,7 +233,7 @@ async fn another_version_is_an_error_and_not_a_torn_end() {
     let folder = tempfile::tempdir().unwrap();
     drop(open(folder.path(), ROOMY).unwrap());
     for record in [
-        r#"{"record":"begin","version":2,"node":"x.1","at":"2026-01-01T00:00:00.000Z","afresh":false}"#,
+        r#"{"record":"begin","version":1,"node":"x.1","at":"2026-01-01T00:00:00.000Z","afresh":false}"#,
         r#"{"record":"other"}"#,
         r#"{"record":"taken","id":"dr_a_01ARZ3NDEKTSV4RRFFQ69G5FAV"}"#,
     ] {
