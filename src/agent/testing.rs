@@ -338,6 +338,10 @@ impl SendLog for NoLog {
         Ok(Logged::New)
     }
 
+    fn began(&self, _id: &DraftId) -> bool {
+        false
+    }
+
     async fn keep(&self, _outcome: &Settle) -> Result<(), JournalError> {
         Ok(())
     }

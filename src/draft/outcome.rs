@@ -17,15 +17,21 @@ pub enum Failure {
     Refused,
     /// A person resolved it as not executed.
     Resolved,
+    /// Its confirmation does not verify, so it was not sent: somebody wrote to the store. Not
+    /// offered again: whoever wrote this may have hidden more.
+    Integrity,
 }
 
 impl Failure {
+    /// Every one.
+    pub const ALL: [Self; 5] = [Self::NotSent, Self::ReleaseTooLate, Self::Refused, Self::Resolved, Self::Integrity];
+
     /// Whether nothing was sent, provably.
     #[must_use]
     pub const fn not_sent(self) -> bool {
         match self {
             Self::NotSent | Self::ReleaseTooLate => true,
-            Self::Refused | Self::Resolved => false,
+            Self::Refused | Self::Resolved | Self::Integrity => false,
         }
     }
 
@@ -37,6 +43,7 @@ impl Failure {
             Self::ReleaseTooLate => "release_too_late",
             Self::Refused => "refused",
             Self::Resolved => "resolved",
+            Self::Integrity => "integrity",
         }
     }
 }

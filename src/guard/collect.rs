@@ -14,6 +14,7 @@ use crate::store::row::Stored;
 use super::answer::Answer;
 use super::core::{ASK_AGAIN_MAX, Guard, not_found};
 use super::problem::{Executed, Problem, UNKNOWN_TEXT};
+use super::render::deciders;
 use super::views::AgentView;
 
 impl Guard {
@@ -191,6 +192,12 @@ impl Guard {
                 "It was confirmed, but came too late to be sent. Nothing was executed; a person can offer it again.",
                 stored,
             )),
+            (_, Some(Failure::Integrity)) => Err(self.failed_problem(
+                Code::DraftIntegrityFailed,
+                "The confirmation of this call did not verify, so it was not sent. Nothing was executed; look for who \
+                 can write to the store.",
+                stored,
+            )),
             // Neither sent for certain nor answered: what is known is who decided what.
             (_, Some(Failure::Resolved)) => Err(self.decided_problem(stored)),
             _ => Err(self.failed_problem(
@@ -239,16 +246,15 @@ impl Guard {
             return expired_problem(stored);
         }
         let refused = row.refused.as_ref();
-        let by = match (refused.and_then(|refused| refused.by.as_ref()), row.votes.last()) {
-            (Some(by), _) => Some(by.id.as_str()),
-            (None, Some(vote)) if refused.is_none() => Some(vote.decider.id.as_str()),
-            _ => None,
+        let by = match refused {
+            Some(refused) => refused.by.as_ref(),
+            None => deciders(row, row.failure).last().copied(),
         };
         let detail = format!("This draft is {status} already; nothing was changed by this request.");
         let mut problem = Problem::new(Code::DraftAlreadyDecided, detail)
             .about(&row.id)
             .with("status", &status)
-            .with("decided_by", &by)
+            .with("decided_by", &by.map(|by| by.id.as_str()))
             .with("reason", &refused.map(|refused| refused.reason.as_str()))
             .with("outcome", &outcome_word(status))
             .with("receipt", &row.receipt);

@@ -20,6 +20,7 @@ use crate::store::row::{Row, Stored};
 use super::answer::Answer;
 use super::core::{ASK_AGAIN_MAX, Guard, not_found};
 use super::problem::Problem;
+use super::render::deciders;
 
 /// A confirm as a shell hands it over, once the caller is known.
 pub(super) struct Confirm {
@@ -139,6 +140,7 @@ impl Guard {
         let reject = self.refusal(&stored, opened, by, reason, key)?;
         match self.ask_reject(reject).await? {
             Ended::Done(now) => {
+                self.open(&now)?;
                 self.parts.observer.draft(&now.row.tool, Status::Rejected);
                 self.parts.observer.rejected(&now.row.tool, "person");
                 self.parts.observer.decided(&now.row.tool, self.now().since(now.row.created_at));
@@ -231,7 +233,7 @@ impl Guard {
                 self.parts.pause.at("after_settle_before_answer").await;
                 Ok(Answer::json(200, &decision_body(row, replayed)))
             }
-            Status::Unverifiable => Err(self.ended_problem(&stored).with("decided_by", &deciders(row))),
+            Status::Unverifiable => Err(self.ended_problem(&stored).with("decided_by", &deciders(row, row.failure))),
             Status::Expired => {
                 self.parts.observer.confirm_conflict("expired");
                 Err(self.decided_problem(&stored))
@@ -283,10 +285,6 @@ fn key_reused(id: &DraftId) -> Problem {
     .about(id)
 }
 
-fn deciders(row: &Row) -> Vec<&Decider> {
-    row.votes.iter().map(|vote| &vote.decider).collect()
-}
-
 fn decision_body(row: &Row, replayed: bool) -> Value {
     json!({
         "draft_id": row.id,
@@ -296,7 +294,7 @@ fn decision_body(row: &Row, replayed: bool) -> Value {
         "executed": super::render::executed(row),
         "failure": row.failure.map(crate::draft::outcome::Failure::as_str),
         "args_hash": row.args_hash,
-        "decided_by": deciders(row),
+        "decided_by": deciders(row, row.failure),
         "receipt": row.receipt,
         "replayed": replayed,
     })

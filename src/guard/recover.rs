@@ -17,7 +17,7 @@ use crate::store::contract::{Ended, Held, Settled, StoreError, TakenOver};
 use crate::store::row::Stored;
 
 use super::answer::Answer;
-use super::core::{ASK_AGAIN_MAX, Guard, not_found};
+use super::core::{ASK_AGAIN_MAX, Guard, JOURNAL_MARGIN, not_found};
 use super::hold::Meets;
 use super::problem::Problem;
 use super::render::offers_again;
@@ -28,8 +28,6 @@ use super::verify;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// How many drafts of a kind one sweep handles.
 const SWEEP_MAX: usize = 200;
-/// How long the journal remembers attempts beyond the retention of drafts.
-const JOURNAL_MARGIN: Duration = Duration::from_secs(24 * 3600);
 
 impl Guard {
     /// Expires, takes over, settles what the journal kept, and deletes what is past retention,

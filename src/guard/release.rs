@@ -1,7 +1,8 @@
 //! The release: a detached task that owns a claim, sends once, classifies, settles.
 //!
-//! No client's disconnect cancels it. Order: verify, policy again, connect (all waiting happens
-//! here), mark, journal, deadline, send, settle. Nothing on this path is ever tried twice.
+//! No client's disconnect cancels it. Order: verify, ask the journal, policy again, connect (all
+//! waiting happens here), mark, journal, deadline, send, settle. Nothing on this path is ever
+//! tried twice.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, StepId};
+use crate::base::time::Timestamp;
 use crate::draft::outcome::{Evidence, Failure};
 use crate::draft::receipt::{Judged, Receipt, ReceiptStatus};
 use crate::draft::seal::{self, Opened};
@@ -21,9 +23,14 @@ use crate::store::rights::{Claim, MarkFailed, SendPermit};
 use crate::store::row::{Row, Stored};
 use crate::upstream::contract::{Attempt, Exchange, Outgoing, Response};
 
-use super::core::Guard;
+use super::core::{Guard, JOURNAL_MARGIN};
+use super::render::deciders;
 use super::settle::{Outcome, receipt_frame};
 use super::verify;
+
+/// How long after its last vote a claim may be won: a decision waits for the store, and is asked
+/// again when its answer is lost.
+const CLAIM_LAG: Duration = Duration::from_secs(60);
 
 /// What an attempt came to, before it is settled.
 struct Judgement {
@@ -35,7 +42,7 @@ struct Judgement {
     partial: bool,
     why: String,
     upstream_status: Option<u16>,
-    sent: Option<(Digest, crate::base::time::Timestamp, u32)>,
+    sent: Option<(Digest, Timestamp, u32)>,
     /// The metric's word.
     word: &'static str,
 }
@@ -44,6 +51,7 @@ impl Judgement {
     fn not_sent(failure: Failure, why: impl Into<String>) -> Self {
         let summary = match failure {
             Failure::ReleaseTooLate => "Not sent: the release came too late. Nothing was executed.",
+            Failure::Integrity => "Not sent: its confirmation does not verify. Nothing was executed.",
             Failure::NotSent | Failure::Refused | Failure::Resolved => "Not sent. Nothing was executed.",
         };
         Self {
@@ -91,29 +99,62 @@ impl Guard {
             tracing::error!(draft = %id, "claimed draft does not verify; nothing is sent");
             return;
         };
-        if verify::votes(&stored, &opened, &self.parts.keys, 1).is_err() {
+        let confirmed = verify::votes(&stored, &opened, &self.parts.keys, 1).is_ok();
+        if !confirmed {
             self.parts.observer.integrity_failed();
-            // It is not settled either: whoever wrote this state may have hidden an earlier send,
-            // so "not executed" would be a guess. Every reader is told that it does not verify.
-            tracing::error!(draft = %id, "the decision of a claimed draft does not verify; nothing is sent");
-            return;
+            let said_to_be_by: Vec<&str> = stored.row.votes.iter().map(|vote| vote.decider.id.as_str()).collect();
+            tracing::error!(draft = %id, ?said_to_be_by, "the decision of a claimed draft does not verify; nothing is sent");
         }
-        let Some(judgement) = self.with_lease(&id, epoch, self.carry_out(claim, &opened)).await else { return };
+        let work = async {
+            match self.sent_before(&stored, &opened, confirmed) {
+                Some(why) => self.never_send(claim, why).await,
+                None if confirmed => self.carry_out(claim, &opened, claimed_at(&stored.row)).await,
+                None => Some(Judgement::not_sent(Failure::Integrity, "the stored confirmation does not verify")),
+            }
+        };
+        let Some(judgement) = self.with_lease(&id, epoch, work).await else { return };
         self.parts.pause.at("after_send_before_settle").await;
         self.parts.observer.released(&stored.row.tool, judgement.word, self.now().since(began));
         let outcome = self.outcome(&stored.row, &opened, epoch, judgement);
         self.settle(&opened, outcome).await;
     }
 
+    /// Why a draft that stands as claimed may have been sent all the same. A claimed draft was never
+    /// sent, but whoever can write to the store can put an earlier state back, and so can a backup:
+    /// "not executed" must not be a guess (promise 5).
+    fn sent_before(&self, stored: &Stored, opened: &Opened, confirmed: bool) -> Option<&'static str> {
+        if self.parts.journal.began(&stored.row.id) {
+            self.parts.observer.duplicate_release();
+            tracing::error!(draft = %stored.row.id, "the journal holds an attempt of this draft; it is not sent again");
+            return Some("this node has sent this draft before; the store went back in time");
+        }
+        // The times of a decision that does not verify say nothing; the record's do.
+        let since = if confirmed { claimed_at(&stored.row) } else { opened.draft.created_at };
+        let forgotten = self.now() - self.parts.settings.retention - JOURNAL_MARGIN;
+        (since < forgotten).then_some("its confirmation is older than what the journal remembers of what was sent")
+    }
+
+    /// Marks without sending: only a marked draft can be told to be unknown. Where the mark cannot
+    /// be written, the draft is found again by its lease.
+    async fn never_send(&self, claim: Claim, why: &'static str) -> Option<Judgement> {
+        match self.mark(claim).await? {
+            Ok(_unused) => Some(Judgement::unknown(why, None)),
+            Err(error) => {
+                tracing::error!(why, error, "a draft that may have been sent could not be marked");
+                None
+            }
+        }
+    }
+
     /// Everything between the claim and the outcome. `None`: another node owns the draft now.
-    async fn carry_out(&self, claim: Claim, opened: &Opened) -> Option<Judgement> {
+    async fn carry_out(&self, claim: Claim, opened: &Opened, claimed_at: Timestamp) -> Option<Judgement> {
         let draft = &opened.draft;
         let policies = self.policies();
         let Ok((service, tool)) = judge::recheck(&policies, draft) else {
             return Some(Judgement::not_sent(Failure::NotSent, "the policy in force does not allow it any more"));
         };
         let late = |guard: &Self| {
-            let age = guard.now().since(claim.claimed_at());
+            let age = guard.now().since(claimed_at);
             age > Duration::from_millis(draft.late_release_ms)
         };
         if late(self) {
@@ -266,6 +307,7 @@ impl Guard {
             response_digest: response.map(|response| response.stored.digest),
             truncated: response.is_some_and(|response| response.stored.truncated),
             sent_at: judgement.sent.map(|(_, at, _)| at),
+            decided_by: deciders(row, judgement.failure).into_iter().cloned().collect(),
             ..receipt_frame(row, opened, now)
         });
         Outcome {
@@ -277,6 +319,14 @@ impl Guard {
             evidence: Evidence::new(now, "attempt", &judgement.why, judgement.upstream_status),
         }
     }
+}
+
+/// When the claim was won: as the store says, but hardly later than the last vote, which a MAC
+/// covers. So nobody can make an old confirmation look fresh.
+fn claimed_at(row: &Row) -> Timestamp {
+    let said = row.claimed_at.unwrap_or(row.created_at);
+    let decided = row.votes.iter().map(|vote| vote.decider.at).max().unwrap_or(row.created_at);
+    said.min(decided + CLAIM_LAG)
 }
 
 /// The classification of one attempt (docs/lifecycle.md). A reset, a closed socket or a timeout

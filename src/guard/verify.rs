@@ -10,6 +10,7 @@ use crate::base::time::Timestamp;
 use crate::draft::binding::{self, JoinScope};
 use crate::draft::decision::Verb;
 use crate::draft::keys::KeySet;
+use crate::draft::outcome::Failure;
 use crate::draft::proof::{self, End, Refusal};
 use crate::draft::seal::{self, IntegrityFailed, Opened};
 use crate::draft::state::{State, Verdict};
@@ -66,7 +67,11 @@ pub(super) fn whole(stored: &Stored, keys: &KeySet, now: Timestamp) -> Result<Op
         State::Expired => (0, bare(row).and(expiry(row, now))),
     };
     ended?;
-    votes(stored, &opened, keys, quorum)?;
+    // Where the outcome says that the confirmation did not verify, and verifies itself, that is
+    // what its readers are told.
+    if row.failure != Some(Failure::Integrity) {
+        votes(stored, &opened, keys, quorum)?;
+    }
     Ok(opened)
 }
 

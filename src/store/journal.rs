@@ -48,6 +48,10 @@ pub trait SendLog: Send + Sync {
     /// Notes an attempt, with fsync, before its first byte.
     async fn attempt(&self, id: &DraftId, epoch: u64, attempt: u32, at: Timestamp) -> Result<Logged, JournalError>;
 
+    /// Whether an attempt of this draft was begun, by this process or a former one, as far back as
+    /// the log remembers. Must not block.
+    fn began(&self, id: &DraftId) -> bool;
+
     /// Keeps an outcome until the store has taken it.
     async fn keep(&self, outcome: &Settle) -> Result<(), JournalError>;
 

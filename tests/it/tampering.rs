@@ -235,10 +235,21 @@ fn a_claim_written_into_the_store_sends_nothing() {
     guard.start_again();
     let looked = || guard.printed().contains("does not verify") || upstream.heads() > 0;
     crate::support::until("the guard has looked at it", looked);
-    guard.approver().confirm(&draft);
+    let told = |guard: &Guard| {
+        let failed = guard.draft_when(&draft.id, "failed");
+        assert_eq!(
+            (&failed["failure"], &failed["intact"], &failed["votes"]),
+            (&json!("integrity"), &json!(true), &json!([]))
+        );
+        let answer = guard.approver().confirm(&draft).must_be(200).json();
+        assert_eq!((&answer["failure"], &answer["executed"]), (&json!("integrity"), &json!(false)), "{answer}");
+        let problem = guard.agent().result(&draft).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+        assert_eq!(problem["executed"], false, "{problem}");
+    };
+    told(&guard);
     guard.stop();
     guard.start_again();
-    guard.approver().confirm(&draft);
+    told(&guard);
     assert_eq!(upstream.all_effects(), 0, "nobody confirmed it");
 }
 

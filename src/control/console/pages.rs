@@ -234,6 +234,10 @@ fn failed(view: &DraftView) -> String {
             "It could not be sent in time after the confirmation. Nothing was sent.".to_owned()
         }
         (Some("resolved"), _) => "A person looked and recorded that it did not happen.".to_owned(),
+        (Some("integrity"), _) => {
+            "Its confirmation did not verify: somebody wrote to the store. Nothing was sent. Tell your operator."
+                .to_owned()
+        }
         (_, Some(status)) => format!("The upstream refused it with status {status}."),
         (_, None) => "It did not happen.".to_owned(),
     }

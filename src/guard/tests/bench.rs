@@ -57,6 +57,11 @@ impl Journal {
         self.attempts.lock().unwrap().insert(id.to_string());
     }
 
+    /// As a trim does, long after.
+    pub(crate) fn forget(&self) {
+        self.attempts.lock().unwrap().clear();
+    }
+
     pub(crate) fn waiting_len(&self) -> usize {
         self.waiting.lock().unwrap().len()
     }
@@ -81,6 +86,10 @@ impl SendLog for Log {
     async fn attempt(&self, id: &DraftId, _epoch: u64, _attempt: u32, _at: Timestamp) -> Result<Logged, JournalError> {
         let new = self.journal.attempts.lock().unwrap().insert(id.to_string());
         Ok(if new { Logged::New } else { Logged::Already })
+    }
+
+    fn began(&self, id: &DraftId) -> bool {
+        self.journal.attempts.lock().unwrap().contains(&id.to_string())
     }
 
     async fn keep(&self, outcome: &Settle) -> Result<(), JournalError> {

@@ -111,6 +111,10 @@ impl SendLog for FileJournal {
         self.ask(|reply| Command::Attempt { id, epoch, attempt, at, reply }).await
     }
 
+    fn began(&self, id: &DraftId) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).has_attempt(id)
+    }
+
     async fn keep(&self, outcome: &Settle) -> Result<(), JournalError> {
         let kept = Box::new(Kept::from(outcome));
         self.ask(|reply| Command::Keep { kept, reply }).await
