@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::base::code::Code;
 use crate::base::id::{DraftId, StepId};
 use crate::base::refusal::FieldError;
+use crate::base::time::Timestamp;
 use crate::draft::decision::Decider;
 use crate::draft::outcome::{Evidence, Failure};
 use crate::draft::receipt::{Judged, Receipt, ReceiptStatus};
@@ -18,7 +19,7 @@ use crate::store::row::Stored;
 
 use super::answer::Answer;
 use super::core::{ASK_AGAIN_MAX, Guard, JOURNAL_MARGIN, not_found};
-use super::hold::Meets;
+use super::hold::{CORRECTIONS_MAX, Meets};
 use super::problem::Problem;
 use super::render::offers_again;
 use super::settle::{Outcome, receipt_frame};
@@ -167,16 +168,29 @@ impl Guard {
         if !offers_again(&stored.row) {
             return Err(self.not_again(&stored));
         }
-        let old = &opened.draft;
-        let now = self.now();
-        let ttl = old.expires_at.since(old.created_at);
+        let mut now = self.now();
+        for _ in 0..=CORRECTIONS_MAX {
+            match self.ask_again(&stored, &opened, now).await? {
+                Ok(Held::Clock(store_says)) => now = store_says,
+                answer => return self.answer_again(&stored, answer),
+            }
+        }
+        Err(self.too_slow())
+    }
+
+    async fn ask_again(
+        &self,
+        stored: &Stored,
+        opened: &Opened,
+        now: Timestamp,
+    ) -> Result<Result<Held, Ended>, Problem> {
+        let (row, old) = (&stored.row, &opened.draft);
         let draft = Draft {
-            id: DraftId::new(stored.row.id.partition(), now, &*self.parts.chance),
+            id: DraftId::new(row.id.partition(), now, &*self.parts.chance),
             created_at: now,
-            expires_at: now + ttl,
+            expires_at: now + old.expires_at.since(old.created_at),
             ..old.clone()
         };
-        let row = &stored.row;
         let meets = Meets {
             join_key: row.join_key,
             caller_key: row.caller_key,
@@ -185,13 +199,16 @@ impl Guard {
         };
         let hold = self.seal_hold(&draft, &opened.body, meets)?;
         let mut asked = 0;
-        let held = loop {
+        loop {
             match self.parts.store.again(&row.id, hold.clone()).await {
                 Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
-                answer => break answer,
+                answer => return answer.map_err(|error| self.uncertain("again", &error)),
             }
-        };
-        match held.map_err(|error| self.uncertain("again", &error))? {
+        }
+    }
+
+    fn answer_again(&self, stored: &Stored, held: Result<Held, Ended>) -> Result<Answer, Problem> {
+        match held {
             Ok(Held::New(new)) => {
                 self.parts.observer.draft(&new.row.tool, Status::Pending);
                 let opened = self.open(&new)?;
@@ -212,7 +229,7 @@ impl Guard {
             )),
             Ok(Held::KeyReused(_) | Held::Clock(_)) => Err(self.hold_unavailable()),
             Err(Ended::NotFound) => Err(not_found(&stored.row.id)),
-            Err(_) => Err(self.not_again(&stored)),
+            Err(_) => Err(self.not_again(stored)),
         }
     }
 

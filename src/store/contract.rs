@@ -62,6 +62,14 @@ pub struct OwnerLimits {
     pub window: Duration,
 }
 
+/// How far a hold's time may be ahead of the store's clock.
+pub const HOLD_AHEAD_MAX: Duration = Duration::from_secs(1);
+
+/// How far a hold's time may be behind the store's clock: a hold is sealed with its time before it
+/// waits for its turn, behind a slow disk or many others, and is asked again when its answer is
+/// lost. Fifteen times the default of `store.timeout`.
+pub const HOLD_BEHIND_MAX: Duration = Duration::from_secs(30);
+
 /// A draft to be held. The draft's id is the step id.
 #[derive(Debug, Clone)]
 pub struct Hold {
@@ -91,7 +99,8 @@ pub struct Hold {
     pub caller_key: Option<Digest>,
     /// Digest of the confirmation token.
     pub token_digest: Digest,
-    /// When it is held, by the node's idea of the store's clock; within 1 s of it.
+    /// When it is held, by the node's idea of the store's clock: at most [`HOLD_AHEAD_MAX`] ahead
+    /// of it and [`HOLD_BEHIND_MAX`] behind it.
     pub created_at: Timestamp,
     /// When it ends.
     pub expires_at: Timestamp,
@@ -122,7 +131,8 @@ pub enum Held {
     TooManyPending,
     /// The owner has made `holds_max` drafts in the window.
     RateLimited,
-    /// `created_at` is more than 1 s from the store's clock, which says this.
+    /// `created_at` is too far from the store's clock, or `expires_at` has come: seal it anew with
+    /// this time, which the store's clock says, and ask again. Nothing was written.
     Clock(Timestamp),
 }
 

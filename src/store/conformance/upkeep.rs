@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, Tenant, ToolName};
+use crate::base::time::Timestamp;
 use crate::draft::outcome::Failure;
 use crate::draft::record::Risk;
 use crate::draft::state::{State, Status, Verdict};
@@ -252,23 +253,27 @@ pub async fn keys_are_those_of_the_first(h: &Harness) {
     assert_eq!(h.store().same_keys(&one).await, Ok(true));
 }
 
-/// A hold whose time is more than a second off is told the store's time, and nothing is written.
+/// A hold whose time is more than a second ahead, or further behind than a turn may take, or whose
+/// life would be over, is told the store's time, and nothing is written.
 pub async fn a_wrong_clock_writes_nothing(h: &Harness) {
     let call = h.call("a");
     let overdue = h.held(&call).await;
     h.advance(TTL).await;
     let now = h.store().now();
-    for (off_ms, accepted) in [(1_001, false), (-1_001, false), (1_000, true)] {
+    let at = |off_ms: i64| Timestamp::from_millis(now.as_millis() + off_ms);
+    for (off_ms, life_ms) in
+        [(1_001, 900_000), (3_600_000, 900_000), (-30_001, 900_000), (-3_600_000, 900_000), (-20_000, 20_000)]
+    {
         let mut ask = h.hold_of(&call);
-        ask.created_at = crate::base::time::Timestamp::from_millis(now.as_millis() + off_ms);
-        match h.store().hold(ask).await.expect("answers") {
-            Held::Clock(store) if !accepted => {
-                assert_eq!(store, now);
-                assert_eq!(h.kinds(&overdue.row.id).await, ["held"]);
-            }
-            Held::New(_) if accepted => {}
-            other => panic!("{off_ms}: {other:?}"),
-        }
+        (ask.created_at, ask.expires_at) = (at(off_ms), at(off_ms + life_ms));
+        assert_eq!(h.store().hold(ask).await, Ok(Held::Clock(now)), "{off_ms}");
+        assert_eq!(h.kinds(&overdue.row.id).await, ["held"]);
+    }
+    for off_ms in [1_000, -1_001, -30_000] {
+        let mut ask = h.hold_of(&h.call(&format!("{off_ms}")));
+        (ask.created_at, ask.expires_at) = (at(off_ms), at(off_ms + 900_000));
+        let Ok(Held::New(stored)) = h.store().hold(ask).await else { panic!("{off_ms}") };
+        assert_eq!((stored.row.created_at, stored.row.expires_at), (at(off_ms), at(off_ms + 900_000)));
     }
 }
 
