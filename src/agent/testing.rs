@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::base::chance::SeededChance;
-use crate::base::id::{DraftId, NodeId};
+use crate::base::id::{DraftId, NodeId, StepId};
 use crate::base::time::{SystemClock, Timestamp};
 use crate::draft::keys::KeySet;
 use crate::guard::pause::{NoPause, Pause};
@@ -346,7 +346,7 @@ impl SendLog for NoLog {
         Ok(())
     }
 
-    async fn taken(&self, _id: &DraftId) -> Result<(), JournalError> {
+    async fn taken(&self, _id: &DraftId, _step: StepId) -> Result<(), JournalError> {
         Ok(())
     }
 

@@ -3,10 +3,8 @@
 //!
 //! Owns what an outcome is before it is stored. Must never judge an attempt.
 
-use std::collections::BTreeMap;
-
 use crate::base::digest::Digest;
-use crate::base::id::{DraftId, StepId};
+use crate::base::id::StepId;
 use crate::base::time::Timestamp;
 use crate::draft::decision::Decider;
 use crate::draft::outcome::{Evidence, Failure};
@@ -106,32 +104,24 @@ impl Guard {
         }
     }
 
-    /// Gives the store what it has not taken yet. A draft's outcomes leave the journal together,
-    /// once each of them was taken; one that the store cannot read does not hold up the others.
+    /// Gives the store what it has not taken yet, oldest first. Each outcome leaves the journal by
+    /// itself; one that the store cannot read does not hold up the others.
     pub(super) async fn settle_from_journal(&self) -> Result<(), StoreError> {
-        let mut taken: BTreeMap<DraftId, bool> = BTreeMap::new();
         for outcome in self.parts.journal.waiting().await {
-            let done = match self.ask_settle(&outcome).await {
+            match self.ask_settle(&outcome).await {
                 Ok(Settled::NotFound) => {
                     let receipt = outcome.receipt.as_ref().map(|receipt| receipt.id.as_str());
                     tracing::error!(draft = %outcome.id, receipt, "the store has lost a draft whose outcome is known");
-                    true
                 }
-                Ok(settled) => {
-                    self.settled(&settled);
-                    true
-                }
+                Ok(settled) => self.settled(&settled),
                 Err(StoreError::Corrupt(why)) => {
                     tracing::error!(draft = %outcome.id, why, "an outcome cannot be settled: the draft is unreadable");
-                    false
+                    continue;
                 }
                 Err(error) => return Err(error),
-            };
-            *taken.entry(outcome.id).or_insert(true) &= done;
-        }
-        for (id, _) in taken.into_iter().filter(|(_, done)| *done) {
-            if let Err(error) = self.parts.journal.taken(&id).await {
-                tracing::warn!(draft = %id, %error, "the journal could not note that an outcome was taken");
+            }
+            if let Err(error) = self.parts.journal.taken(&outcome.id, outcome.step).await {
+                tracing::warn!(draft = %outcome.id, %error, "the journal could not note that an outcome was taken");
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::base::chance::{Chance, SeededChance};
 use crate::base::digest::Digest;
-use crate::base::id::{DraftId, Initiator, NodeId, Owner, Principal, SessionId, Tenant};
+use crate::base::id::{DraftId, Initiator, NodeId, Owner, Principal, SessionId, StepId, Tenant};
 use crate::base::time::{ManualClock, Timestamp};
 use crate::call::args::{self, BodyLimits};
 use crate::call::head::Head;
@@ -97,8 +97,8 @@ impl SendLog for Log {
         Ok(())
     }
 
-    async fn taken(&self, id: &DraftId) -> Result<(), JournalError> {
-        self.journal.waiting.lock().unwrap().retain(|settle| settle.id != *id);
+    async fn taken(&self, id: &DraftId, step: StepId) -> Result<(), JournalError> {
+        self.journal.waiting.lock().unwrap().retain(|settle| settle.id != *id || settle.step != step);
         Ok(())
     }
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::bench::{Bench, ask, confirm, held, identity, json, status};
+use super::bench::{Bench, answers, ask, confirm, held, identity, json, status};
 use super::faulty::{Fault, Faulty};
+use crate::guard::pause::NoPause;
 use crate::store::contract::Store as _;
+use crate::upstream::fake::{Script, Stop};
 
 fn bench() -> (Bench, Arc<Faulty>) {
     let mut faulty = None;
@@ -223,7 +225,7 @@ fn ulid_time(at: crate::base::time::Timestamp) -> String {
 #[tokio::test]
 async fn a_repetition_follows_the_stores_clock_too() {
     let (bench, faulty) = bench();
-    bench.upstream.push(crate::upstream::fake::Script::NotReached);
+    bench.upstream.push(Script::NotReached);
     let guard = bench.ready();
     let (id, hash) = held(&guard, r#"{"a":1}"#).await;
     confirm(&guard, &id, hash).await;
@@ -232,4 +234,33 @@ async fn a_repetition_follows_the_stores_clock_too() {
     let again = guard.again(&super::bench::approver("alice"), &id).await;
     assert_eq!(again.status, 201, "{:?}", json(&again));
     assert_eq!(json(&again)["created_at"], bench.twin.now().to_string());
+}
+
+#[tokio::test]
+async fn p8_two_outcomes_of_one_draft_leave_the_journal_one_by_one() {
+    let stop = Stop::new();
+    let (bench, faulty) = bench();
+    bench.upstream.push(Script::Slow(stop.clone(), Box::new(answers(201, r#"{"id":1}"#))));
+    let first = bench.guard(1, Arc::new(NoPause));
+    let (id, hash) = held(&first, r#"{"a":1}"#).await;
+    let alice = super::bench::approver("alice");
+    assert_eq!(first.confirm(&alice, &id, Some(hash), None, None, Some(Duration::ZERO)).await.status, 202);
+    stop.reached().await;
+    // Another process takes it over and cannot tell; then the answer comes. The store takes neither.
+    bench.clock.advance(Duration::from_secs(31));
+    faulty.next("settle", Fault::Refuse, 2);
+    let second = bench.guard(2, Arc::new(NoPause));
+    second.sweep().await.unwrap();
+    stop.open();
+    first.drain(Duration::from_secs(5)).await;
+    assert_eq!((bench.journal.waiting_len(), status(&bench, &id).await.as_str()), (2, "verifying"));
+    // The store takes the first one and goes away again.
+    faulty.next("late_answer", Fault::Refuse, 1);
+    assert!(second.sweep().await.is_err());
+    assert_eq!((bench.journal.waiting_len(), status(&bench, &id).await.as_str()), (1, "unverifiable"));
+    let restarted = bench.guard(3, Arc::new(NoPause));
+    restarted.sweep().await.unwrap();
+    assert_eq!((bench.journal.waiting_len(), status(&bench, &id).await.as_str()), (0, "succeeded"));
+    assert_eq!(json(&confirm(&restarted, &id, hash).await)["receipt"]["status"], "succeeded");
+    assert_eq!(bench.effects(), 1);
 }

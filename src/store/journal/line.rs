@@ -14,7 +14,7 @@ use crate::draft::receipt::Receipt;
 use crate::draft::state::Verdict;
 use crate::store::contract::Settle;
 
-/// The version of the format. 2: outcomes carry their MAC.
+/// The version of the format. 2: outcomes carry their MAC, and are taken one by one.
 pub(super) const VERSION: u32 = 2;
 
 const CHECKSUM_BYTES: usize = 16;
@@ -36,8 +36,8 @@ pub(super) enum Record {
     Attempt { id: DraftId, epoch: u64, attempt: u32, at: Timestamp },
     /// An outcome that the store has not taken.
     Keep(Box<Kept>),
-    /// The store has taken the outcomes of this draft.
-    Taken { id: DraftId },
+    /// The store has taken this outcome of this draft.
+    Taken { id: DraftId, step: StepId },
 }
 
 /// A [`Settle`] as it stands on disk.
