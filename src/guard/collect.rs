@@ -8,7 +8,7 @@ use crate::draft::proof::{self, Refusal, withdrawn_by};
 use crate::draft::record::Identity;
 use crate::draft::seal;
 use crate::draft::state::Status;
-use crate::store::contract::{Ended, Filter, StoreError};
+use crate::store::contract::{Ended, Filter, PAGE_MAX, StoreError};
 use crate::store::row::Stored;
 
 use super::answer::Answer;
@@ -107,7 +107,7 @@ impl Guard {
             statuses: vec![Status::Pending, Status::Running, Status::Verifying],
             owner_hash: Some(binding::owner_hash(&self.parts.keys, &who.tenant, &who.owner)),
             initiator: Some(who.initiator.clone()),
-            limit: 200,
+            limit: PAGE_MAX,
             ..Filter::default()
         };
         let found = self.parts.store.list(&filter).await.map_err(|error| self.uncertain("list", &error))?;

@@ -12,7 +12,7 @@ use crate::draft::decision::{Channel, Decider, DeciderKind};
 use crate::draft::record::Draft;
 use crate::draft::seal::Opened;
 use crate::draft::state::{Status, Verdict};
-use crate::store::contract::Filter;
+use crate::store::contract::{Filter, PAGE_MAX, SWEEP_MAX};
 use crate::store::row::{Event, Stored};
 
 use super::answer::Answer;
@@ -30,7 +30,7 @@ impl Guard {
     /// `DECISION_UNCERTAIN`.
     pub async fn list(&self, who: &Approver, mut filter: Filter) -> Result<Page, Problem> {
         filter.tenant = Some(who.tenant.clone());
-        filter.limit = filter.limit.clamp(1, 200);
+        filter.limit = filter.limit.clamp(1, PAGE_MAX);
         let found = self.parts.store.list(&filter).await.map_err(|error| self.uncertain("list", &error))?;
         let next = if found.len() == filter.limit { found.last().map(|stored| stored.row.id.clone()) } else { None };
         let mut drafts = Vec::with_capacity(found.len());
@@ -185,7 +185,7 @@ impl Guard {
     ///
     /// `DECISION_UNCERTAIN`.
     pub async fn events(&self, who: &Approver, after: u64, limit: usize) -> Result<Vec<Event>, Problem> {
-        let limit = limit.clamp(1, 1_000);
+        let limit = limit.clamp(1, SWEEP_MAX);
         let mut after = after;
         // A page that holds other tenants' events alone is read past: an empty answer means that
         // there is nothing more, and its reader comes back with the cursor it had.

@@ -27,8 +27,9 @@ use super::verify;
 
 /// How often the sweeper looks. Expiry itself never waits for it: late callers expire a draft.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// How many drafts of a kind one sweep handles.
-const SWEEP_MAX: usize = 200;
+/// How many drafts of a kind one sweep handles: fewer than a store would give, so that no sweep
+/// keeps the outcomes of the journal waiting for long.
+const SWEEP_DRAFTS_MAX: usize = 200;
 
 impl Guard {
     /// Expires, takes over, settles what the journal kept, and deletes what is past retention,
@@ -54,7 +55,7 @@ impl Guard {
         // Outcomes first: a draft that the journal can settle must not be taken for unknown.
         self.settle_from_journal().await?;
         let ended_before = self.now() - parts.settings.retention;
-        let due = parts.store.due(ended_before, parts.journal.own_dead(), SWEEP_MAX).await?;
+        let due = parts.store.due(ended_before, parts.journal.own_dead(), SWEEP_DRAFTS_MAX).await?;
         for id in &due.expired {
             if let Some(Ended::Done(now)) = readable(id, parts.store.expire(id).await)? {
                 parts.observer.draft(&now.row.tool, Status::Expired);

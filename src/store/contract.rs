@@ -62,6 +62,15 @@ pub struct OwnerLimits {
     pub window: Duration,
 }
 
+/// How many drafts a page holds at most.
+pub const PAGE_MAX: usize = 200;
+
+/// How many ids of each kind a sweep finds, and how many events are read at once, at most.
+pub const SWEEP_MAX: usize = 1_000;
+
+/// How many hints a slow receiver may be behind before it lags.
+pub const HINTS_MAX: usize = 1_024;
+
 /// How far a hold's time may be ahead of the store's clock.
 pub const HOLD_AHEAD_MAX: Duration = Duration::from_secs(1);
 
@@ -333,7 +342,7 @@ pub struct Filter {
     pub risk: Option<Risk>,
     /// Only ids strictly before this one in the order (the last id of the page before).
     pub before: Option<DraftId>,
-    /// At most this many, 1 to 200.
+    /// At most this many, 1 to [`PAGE_MAX`].
     pub limit: usize,
 }
 
@@ -417,13 +426,13 @@ pub trait Store: Send + Sync {
     /// A page of drafts, newest first, without responses.
     async fn list(&self, filter: &Filter) -> Result<Vec<Stored>, StoreError>;
 
-    /// Work for the sweeper, at most `limit` ids of each kind.
+    /// Work for the sweeper, at most `limit` ids of each kind, 1 to [`SWEEP_MAX`].
     async fn due(&self, ended_before: Timestamp, own_dead: &[NodeId], limit: usize) -> Result<Due, StoreError>;
 
     /// How many drafts stand in each status.
     async fn counts(&self) -> Result<Vec<(Status, u64)>, StoreError>;
 
-    /// Events after `seq`, oldest first, at most `limit`.
+    /// Events after `seq`, oldest first, at most `limit`, 1 to [`SWEEP_MAX`].
     async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>, StoreError>;
 
     /// A hint for waiters on this node: the draft of every committed event. A receiver that

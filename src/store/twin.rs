@@ -16,17 +16,14 @@ use crate::draft::state::{State, Status};
 
 use super::clock::StoreClock;
 use super::contract::{
-    Decide, Decided, Due, Ended, Filter, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store, StoreError,
-    TakenOver,
+    Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, PAGE_MAX, Reject, Renewed, SWEEP_MAX, Settle,
+    Settled, Store, StoreError, TakenOver,
 };
 use super::row::{Event, Row, Stored};
 use super::rows::{Rows, stored};
-use super::steps::care::{PAGE_MAX, SWEEP_MAX, deletable, listed, place};
+use super::steps::care::{deletable, listed, place};
 use super::steps::release::is_orphan;
 use super::steps::{care, decide, hold, overdue, release, settle, wild};
-
-/// How many hints a slow receiver may be behind.
-const HINTS_MAX: usize = 1_024;
 
 /// A store in memory.
 pub struct Twin {

@@ -17,7 +17,9 @@ use crate::draft::outcome::{Evidence, Failure};
 use crate::draft::receipt::{Judged, Receipt, ReceiptStatus};
 use crate::draft::record::Risk;
 use crate::draft::state::Verdict;
-use crate::store::contract::{Decide, Decided, Ended, Held, Hold, Mark, OwnerLimits, Reject, Settle, Settled, Store};
+use crate::store::contract::{
+    Decide, Decided, Ended, Held, Hold, Mark, OwnerLimits, Reject, SWEEP_MAX, Settle, Settled, Store,
+};
 use crate::store::rights::Claim;
 use crate::store::row::{Event, Stored};
 
@@ -379,7 +381,7 @@ impl Harness {
         let mut events: Vec<Event> = Vec::new();
         loop {
             let after = events.last().map_or(0, |event| event.seq);
-            let page = self.store.events(after, 1_000).await.expect("the store answers a read");
+            let page = self.store.events(after, SWEEP_MAX).await.expect("the store answers a read");
             if page.is_empty() {
                 return events;
             }

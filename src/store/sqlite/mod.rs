@@ -31,8 +31,8 @@ use self::work::{Access, Job, Step, Ticket};
 use self::writer::Writer;
 use super::clock::{Start, StoreClock};
 use super::contract::{
-    Decide, Decided, Due, Ended, Filter, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store, StoreError,
-    TakenOver,
+    Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store,
+    StoreError, TakenOver,
 };
 use super::row::{Event, Stored};
 use super::rows::{Rows as _, stored};
@@ -40,9 +40,6 @@ use super::steps::{care, decide, hold, release, settle};
 
 /// How many steps may wait for the writer; more wait outside, inside their own timeout.
 const QUEUE_STEPS_MAX: usize = 1_024;
-
-/// How many hints a slow receiver may be behind.
-const HINTS_MAX: usize = 1_024;
 
 /// Watches the store; feeds metrics. Called often: must not block.
 pub trait StoreObserver: Send + Sync {
