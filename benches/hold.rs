@@ -115,7 +115,7 @@ impl Bench {
         headers.insert("host", http::HeaderValue::from_static("orders.test"));
         headers.insert("content-type", http::HeaderValue::from_static("application/json"));
         headers.insert("content-length", self.body.len().into());
-        let head = Head::read("POST", b"/orders", false, &headers).unwrap();
+        let head = Head::read("POST", b"/orders", false, &headers).unwrap().into_owned();
         args::understand(head, self.body.clone(), &[], &BodyLimits { body_bytes_max: 1 << 20 }, true).unwrap()
     }
 
