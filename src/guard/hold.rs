@@ -43,6 +43,9 @@ pub struct Proposal<'a> {
     pub identity_headers: &'a [http::HeaderName],
 }
 
+/// How often a hold is sealed anew because the store says that its time is another.
+pub(super) const CORRECTIONS_MAX: u32 = 2;
+
 /// How a new draft meets equal calls.
 pub(super) struct Meets {
     pub(super) join_key: Digest,
@@ -76,9 +79,9 @@ impl Guard {
         let caller_key = idempotency_key.as_deref().map(|key| scope.caller_key(keys, key));
         let held_status = prepared.held_status;
         let args_hash = prepared.args_hash;
-        // The store refuses a hold whose idea of the time is wrong; `now` follows the store.
-        for _ in 0..2 {
-            let now = self.now();
+        // The store refuses a hold whose idea of the time is wrong, and says what time it is.
+        let mut now = self.now();
+        for _ in 0..=CORRECTIONS_MAX {
             let draft = self.draft(&prepared, &proposal, &policies.version, now);
             let meets = Meets {
                 join_key,
@@ -88,7 +91,7 @@ impl Guard {
             };
             let hold = self.seal_hold(&draft, &prepared.body, meets)?;
             match self.ask_hold(hold).await? {
-                Held::Clock(_) => {}
+                Held::Clock(store_says) => now = store_says,
                 Held::Joined(earlier) | Held::RejectedBefore(earlier)
                     if !self.same_call(&earlier, identity, &args_hash) =>
                 {
@@ -97,8 +100,7 @@ impl Guard {
                 held => return self.answer_held(held, identity, held_status).await,
             }
         }
-        tracing::error!("the store's clock and this node's differ by more than a second");
-        Err(self.hold_unavailable())
+        Err(self.too_slow())
     }
 
     /// Whether the draft that the store names really is this owner's, this agent's and this call:
@@ -197,6 +199,12 @@ impl Guard {
                 }
             }
         }
+    }
+
+    /// The store's time has moved on too far at every try.
+    pub(super) fn too_slow(&self) -> Problem {
+        tracing::error!("a hold waited for the store until its time was over, again and again; the store is too slow");
+        self.hold_unavailable()
     }
 
     pub(super) fn hold_unavailable(&self) -> Problem {
