@@ -235,7 +235,7 @@ fn walk(headers: &HeaderMap) -> Result<Walked<'_>, Refusal> {
     for (name, value) in headers {
         if *name == header::HOST {
             if walked.host.replace(value).is_some() {
-                return Err(ambiguous("it has two `Host` headers"));
+                return Err(two_hosts());
             }
         } else if *name == header::EXPECT {
             let again = walked.expect.replace(value).is_some();
@@ -263,6 +263,10 @@ fn walk(headers: &HeaderMap) -> Result<Walked<'_>, Refusal> {
         }
     }
     Ok(walked)
+}
+
+fn two_hosts() -> Refusal {
+    ambiguous("it has two `Host` headers")
 }
 
 fn read_host(value: &HeaderValue) -> Result<Authority, Refusal> {
@@ -298,14 +302,19 @@ fn split_target<'a>(method: &Method, text: &'a str) -> Result<(Form, Option<Auth
 }
 
 /// Whether target and `Host` name one authority, for a listener that takes the request on from
-/// there itself; `host` is its one `Host`. `http10` says that the request is HTTP/1.0.
+/// there itself. `http10` says that the request is HTTP/1.0.
 ///
 /// # Errors
 ///
 /// `REQUEST_AMBIGUOUS` for a method that is none, a target in another form, and a host that is
-/// missing, malformed or other than the target's.
-pub fn check_authority(method: &str, target: &[u8], http10: bool, host: Option<&HeaderValue>) -> Result<(), Refusal> {
+/// missing, doubled, malformed or other than the target's.
+pub fn check_authority(method: &str, target: &[u8], http10: bool, headers: &HeaderMap) -> Result<(), Refusal> {
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| ambiguous("its method is no token"))?;
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        return Err(two_hosts());
+    }
     one_authority(&method, target, http10, host).map(|_| ())
 }
 

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue, header};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::base::code::Code;
@@ -93,12 +93,11 @@ fn judge(bytes: &[u8]) -> Result<(), Problem> {
         Ok(httparse::Status::Partial) => return Err(ambiguous("its head has no end")),
         Err(error) => return Err(ambiguous(&error.to_string())),
     }
-    let mut host = None;
+    let mut hosts = HeaderMap::new();
     for header in request.headers.iter() {
-        // There is one at most: the framing has counted them.
         if header.name.eq_ignore_ascii_case("host") {
             let value = HeaderValue::from_bytes(header.value).map_err(|_| ambiguous("`Host` is no header value"))?;
-            host = Some(value);
+            hosts.append(header::HOST, value);
         }
         if header.name.eq_ignore_ascii_case("expect") && !header.value.eq_ignore_ascii_case(b"100-continue") {
             return Err(Problem::new(
@@ -109,11 +108,11 @@ fn judge(bytes: &[u8]) -> Result<(), Problem> {
     }
     let (method, target) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
     let http10 = request.version == Some(0);
-    if http10 && host.is_none() && target.starts_with('/') {
+    if http10 && hosts.is_empty() && target.starts_with('/') {
         // HTTP/1.0 has no `Host`; the console, which needs one, refuses the request itself.
         return Ok(());
     }
-    head::check_authority(method, target.as_bytes(), http10, host.as_ref())?;
+    head::check_authority(method, target.as_bytes(), http10, &hosts)?;
     Ok(())
 }
 

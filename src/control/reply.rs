@@ -12,9 +12,10 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 
 use crate::base::code::Code;
+use crate::base::id::DraftId;
 use crate::base::refusal::FieldError;
 use crate::guard::answer::Answer;
-use crate::guard::problem::Problem;
+use crate::guard::problem::{Executed, Problem};
 use crate::policy::visible::spelled_json;
 
 /// What a page of the console may load and do: its own style sheet, its own script, its own
@@ -115,6 +116,15 @@ pub(super) fn invalid_all(errors: Vec<FieldError>) -> Problem {
 }
 
 /// No draft has this id.
+/// Nothing that a draft says is passed on where it does not verify.
+pub(super) fn not_intact(id: &DraftId) -> Problem {
+    let detail =
+        "The stored draft does not verify, so nothing it says is believed. Look for who can write to the store.";
+    let mut problem = Problem::new(Code::DraftIntegrityFailed, detail).about(id);
+    problem.executed = Executed::Unknown;
+    problem
+}
+
 pub(super) fn no_such_draft() -> Problem {
     Problem::new(Code::DraftNotFound, "No draft has this id: it was never known, or it is past its retention.")
 }

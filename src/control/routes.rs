@@ -152,7 +152,8 @@ pub(super) static ROUTES: &[Route] = &[
         codes &[Code::RateLimited, Code::DecisionUncertain], events::events),
     route!(GET "/v1/receipts/{id}" Approver "showReceipt" "The receipt of a draft."
         query &[], body None, answers &[(200, "Receipt")],
-        codes &[Code::DraftNotFound, Code::ApproverNotAllowed, Code::DecisionUncertain], drafts::receipt),
+        codes &[Code::DraftNotFound, Code::ApproverNotAllowed, Code::DraftIntegrityFailed, Code::DecisionUncertain],
+        drafts::receipt),
     route!(GET "/v1/capabilities" Known "capabilities" "The registry in force."
         query &[], body None, answers &[(200, "Capabilities")], codes &[], policies::capabilities),
     route!(GET "/v1/policies" Known "policies" "The policy set in force, its version and the last error."

@@ -144,7 +144,7 @@ pub struct DraftView {
     pub origin_request_id: Option<String>,
     /// The policy version at the hold.
     pub policy_version: Option<String>,
-    /// Yes votes.
+    /// Yes votes. These and everything below are empty where the draft does not verify.
     pub votes: Vec<Vote>,
     /// Who said no and why, or expiry and withdrawal.
     pub refused: Option<Refused>,

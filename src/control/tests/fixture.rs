@@ -425,7 +425,7 @@ pub(super) fn view(status: Status) -> DraftView {
         status,
         Status::Running | Status::Verifying | Status::Succeeded | Status::Failed | Status::Unverifiable
     );
-    let refused = |by: Option<Decider>, reason: &str| Refused { by, reason: reason.to_owned(), at: start() };
+    let refused = |by: Option<Decider>, reason: &str| Refused { by, reason: reason.to_owned(), at: start(), mac: None };
     let evidence = Evidence {
         at: start(),
         source: "attempt".to_owned(),

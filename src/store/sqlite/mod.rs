@@ -36,8 +36,8 @@ use self::work::{Access, Job, Step, Ticket};
 use self::writer::{Open, Writer};
 use super::clock::{Start, StoreClock};
 use super::contract::{
-    Decide, Decided, Due, Ended, Filter, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store, StoreError,
-    TakenOver,
+    Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store,
+    StoreError, TakenOver,
 };
 use super::row::{Event, Stored};
 use super::rows::{Rows as _, stored};
@@ -45,9 +45,6 @@ use super::steps::{care, decide, hold, release, settle};
 
 /// How many steps may wait for the writer; more wait outside, inside their own timeout.
 const QUEUE_STEPS_MAX: usize = 1_024;
-
-/// How many hints a slow receiver may be behind.
-const HINTS_MAX: usize = 1_024;
 
 /// Watches the store; feeds metrics. Called often: must not block.
 pub trait StoreObserver: Send + Sync {
@@ -204,9 +201,9 @@ impl Store for SqliteStore {
         self.write("reject", move |rows| decide::reject(rows, ask)).await
     }
 
-    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str) -> Result<Ended, StoreError> {
+    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str, mac: Digest) -> Result<Ended, StoreError> {
         let (id, by) = (id.clone(), by.to_owned());
-        self.write("withdraw", move |rows| decide::withdraw(rows, &id, step, &by)).await
+        self.write("withdraw", move |rows| decide::withdraw(rows, &id, step, &by, mac)).await
     }
 
     async fn expire(&self, id: &DraftId) -> Result<Ended, StoreError> {

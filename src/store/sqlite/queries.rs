@@ -12,10 +12,10 @@ use crate::base::id::{DraftId, NodeId};
 use crate::base::time::Timestamp;
 use crate::draft::state::Status;
 use crate::store::clock::TRUST;
-use crate::store::contract::{Due, Filter, StoreError, page_is_full};
+use crate::store::contract::{Due, Filter, PAGE_MAX, SWEEP_MAX, StoreError, page_is_full};
 use crate::store::row::{Event, Row, Stored};
 use crate::store::rows::Rows as _;
-use crate::store::steps::care::{PAGE_MAX, SWEEP_MAX, deletable, place};
+use crate::store::steps::care::{deletable, place};
 use crate::store::steps::overdue;
 use crate::store::steps::release::is_orphan;
 

@@ -186,9 +186,15 @@ fn files_that_are_no_store_are_left_alone() {
     rusqlite::Connection::open(&other).unwrap().execute_batch("CREATE TABLE mine (a)").unwrap();
     assert!(matches!(open(&other), OpenError::Foreign(_)));
     drop(file.open());
-    file.alter("PRAGMA user_version = 2");
+    file.alter("PRAGMA user_version = 3");
     let newer = open(&file.path());
-    assert!(matches!(newer, OpenError::Newer { found: 2, known: 1, .. }), "{newer:?}");
+    assert!(matches!(newer, OpenError::Newer { found: 3, known: 2, .. }), "{newer:?}");
+    file.alter("PRAGMA user_version = 1");
+    let before = std::fs::read(file.path()).unwrap();
+    let older = open(&file.path());
+    assert!(matches!(older, OpenError::Older { found: 1, .. }), "{older:?}");
+    assert!(older.to_string().contains("move it and the journal folder away"), "{older}");
+    assert_eq!(std::fs::read(file.path()).unwrap(), before, "left as it is");
     let missing = open(&file.folder.path().join("no such folder/store.db"));
     assert!(missing.to_string().contains("the folder must exist"), "{missing}");
     assert!(matches!(open(file.folder.path()), OpenError::Io { .. } | OpenError::Sqlite { .. }), "a folder");
