@@ -21,6 +21,10 @@ use countersign::policy::model::PolicySet;
 use countersign::policy::read::Substitutions;
 use criterion::{Criterion, criterion_group};
 
+/// The program's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const POLICY: &str = r#"
 version: 1
 service: orders

@@ -18,6 +18,10 @@ use countersign::policy::read::Substitutions;
 use criterion::{Criterion, criterion_group, criterion_main};
 use http::{HeaderMap, HeaderValue};
 
+/// The program's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 struct Nothing;
 
 impl Substitutions for Nothing {

@@ -26,6 +26,7 @@ use crate::guard::problem::Problem;
 use super::asked::{Asked, Caller, Params};
 use super::caller::{self, Standing};
 use super::console;
+use super::framed::BodyCut;
 use super::reply;
 use super::state::ControlState;
 use super::{drafts, events, health, openapi, policies, tokens};
@@ -334,7 +335,10 @@ async fn read_body(parts: &request::Parts, body: Body) -> Result<Bytes, Problem>
     match tokio::time::timeout(BODY_PATIENCE, Limited::new(body, BODY_BYTES_MAX).collect()).await {
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Problem::new(Code::BodyMalformed, "The body did not arrive whole. Nothing was changed.")),
+        Ok(Err(_)) => Err(match parts.extensions.get::<BodyCut>().and_then(BodyCut::why) {
+            Some(refusal) => refusal.clone().into(),
+            None => Problem::new(Code::BodyMalformed, "The body did not arrive whole. Nothing was changed."),
+        }),
         Err(_) => Err(Problem::new(Code::RequestTimeout, "The body did not arrive in time. Nothing was changed.")),
     }
 }

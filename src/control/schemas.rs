@@ -86,7 +86,7 @@ fn views() -> Vec<(&'static str, Value)> {
     let mut draft = line_properties();
     let more = json!({
         "args": {}, "request": nullable(reference("Request")), "session": nullable(text()), "role": nullable(text()),
-        "subject": nullable(text()), "admin_context": nullable(text()), "message_id": nullable(text()),
+        "subject": nullable(text()), "admin_context": nullable(text()), "admin_mode": nullable(text()), "message_id": nullable(text()),
         "origin_request_id": nullable(text()), "policy_version": nullable(text()),
         "votes": {"type": "array", "items": reference("Vote")}, "refused": nullable(reference("Refused")),
         "failure": nullable(json!({"enum": failures})), "again": {"type": "boolean"}, "receipt": nullable(reference("Receipt")),

@@ -8,7 +8,7 @@ use crate::draft::proof::{self, Refusal, withdrawn_by};
 use crate::draft::record::Identity;
 use crate::draft::seal;
 use crate::draft::state::Status;
-use crate::store::contract::{Ended, Filter, PAGE_MAX, StoreError};
+use crate::store::contract::{Ended, Filter, PAGE_MAX, StoreError, page_is_full};
 use crate::store::row::Stored;
 
 use super::answer::Answer;
@@ -102,7 +102,7 @@ impl Guard {
     ///
     /// `DECISION_UNCERTAIN`.
     pub async fn agent_pending(&self, who: &Identity) -> Result<Vec<AgentView>, Problem> {
-        let filter = Filter {
+        let mut filter = Filter {
             tenant: Some(who.tenant.clone()),
             statuses: vec![Status::Pending, Status::Running, Status::Verifying],
             owner_hash: Some(binding::owner_hash(&self.parts.keys, &who.tenant, &who.owner)),
@@ -110,11 +110,22 @@ impl Guard {
             limit: PAGE_MAX,
             ..Filter::default()
         };
-        let found = self.parts.store.list(&filter).await.map_err(|error| self.uncertain("list", &error))?;
         let now = self.now();
-        let open =
-            found.iter().filter(|stored| stored.row.state.status() != Status::Pending || now < stored.row.expires_at);
-        Ok(open.filter_map(|stored| Some(self.agent_view(stored, Some(&self.open(stored).ok()?)))).collect())
+        let mut views = Vec::new();
+        // Long bodies make short pages.
+        loop {
+            let found = self.parts.store.list(&filter).await.map_err(|error| self.uncertain("list", &error))?;
+            let open = found
+                .iter()
+                .filter(|stored| stored.row.state.status() != Status::Pending || now < stored.row.expires_at);
+            views.extend(open.filter_map(|stored| Some(self.agent_view(stored, Some(&self.open(stored).ok()?)))));
+            let full = page_is_full(&found, filter.limit);
+            filter.limit -= found.len().min(filter.limit);
+            filter.before = found.last().map(|stored| stored.row.id.clone());
+            if !full || filter.limit == 0 {
+                return Ok(views);
+            }
+        }
     }
 
     async fn load_own(&self, who: &Identity, id: &DraftId) -> Result<Stored, Problem> {

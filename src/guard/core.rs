@@ -92,9 +92,18 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// The reason, for `/readyz` and the log.
+    /// What is wrong, for anybody who asks `/readyz`; where it is wrong stands in the log alone.
     pub async fn ready(&self) -> Result<(), String> {
-        self.parts.store.check().await.map_err(|error| error.to_string())
+        let Err(error) = self.parts.store.check().await else { return Ok(()) };
+        tracing::warn!(%error, "not ready: nothing can be held");
+        let reason = match error {
+            StoreError::Unavailable(_) => {
+                "The store takes no writes: its file is gone, its disk is full, or it does not answer. The guard's log says which."
+            }
+            StoreError::Uncertain(_) => "The store did not answer in time. The guard's log says more.",
+            StoreError::Corrupt(_) => "The store's file cannot be read. The guard's log says more.",
+        };
+        Err(reason.to_owned())
     }
 
     /// Waits until every release in flight has ended, at most `patience`; for a clean shutdown.

@@ -12,7 +12,7 @@ use crate::draft::decision::{Channel, Decider, DeciderKind};
 use crate::draft::record::Draft;
 use crate::draft::seal::Opened;
 use crate::draft::state::{Status, Verdict};
-use crate::store::contract::{Filter, PAGE_MAX, SWEEP_MAX};
+use crate::store::contract::{Filter, PAGE_MAX, SWEEP_MAX, page_is_full};
 use crate::store::row::{Event, Stored};
 
 use super::answer::Answer;
@@ -32,7 +32,8 @@ impl Guard {
         filter.tenant = Some(who.tenant.clone());
         filter.limit = filter.limit.clamp(1, PAGE_MAX);
         let found = self.parts.store.list(&filter).await.map_err(|error| self.uncertain("list", &error))?;
-        let next = if found.len() == filter.limit { found.last().map(|stored| stored.row.id.clone()) } else { None };
+        let next =
+            if page_is_full(&found, filter.limit) { found.last().map(|stored| stored.row.id.clone()) } else { None };
         let mut drafts = Vec::with_capacity(found.len());
         for stored in found {
             let stored = self.expire_if_over(stored).await?;

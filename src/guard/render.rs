@@ -139,6 +139,7 @@ impl Guard {
             role: draft.and_then(|draft| draft.identity.role.clone()),
             subject: draft.and_then(|draft| draft.identity.subject.clone()),
             admin_context: draft.and_then(|draft| draft.identity.admin_context.clone()),
+            admin_mode: draft.and_then(|draft| draft.identity.admin_mode.clone()),
             message_id: draft.and_then(|draft| draft.identity.message_id.clone()),
             origin_request_id: draft.map(|draft| draft.origin_request_id.clone()),
             policy_version: draft.map(|draft| draft.policy_version.clone()),

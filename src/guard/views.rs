@@ -136,6 +136,8 @@ pub struct DraftView {
     pub subject: Option<String>,
     /// The delegated administration context: why the subject may be somebody else.
     pub admin_context: Option<String>,
+    /// What that context may do.
+    pub admin_mode: Option<String>,
     /// The message of the conversation that asked.
     pub message_id: Option<String>,
     /// The intercepted request's id.

@@ -325,6 +325,17 @@ pub struct Due {
     pub deletable: Vec<DraftId>,
 }
 
+/// A page takes no further draft once its sealed bytes are this many. Bodies are sealed with
+/// their cards, and a page of the longest ones must not fill memory or keep a store busy.
+pub const PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Whether a page of [`Store::list`] is full: `limit` drafts, or [`PAGE_BYTES_MAX`]. Then more may
+/// stand behind its last draft; a page that is not full is the last one.
+#[must_use]
+pub fn page_is_full(page: &[Stored], limit: usize) -> bool {
+    page.len() >= limit || page.iter().map(|stored| stored.sealed.len()).sum::<usize>() >= PAGE_BYTES_MAX
+}
+
 /// Which drafts to list. Newest first.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
@@ -423,7 +434,7 @@ pub trait Store: Send + Sync {
     /// The draft that a token opens, used or not.
     async fn by_token(&self, token_digest: &Digest) -> Result<Option<Stored>, StoreError>;
 
-    /// A page of drafts, newest first, without responses.
+    /// A page of drafts, newest first, without responses; ends where [`page_is_full`] says.
     async fn list(&self, filter: &Filter) -> Result<Vec<Stored>, StoreError>;
 
     /// Work for the sweeper, at most `limit` ids of each kind, 1 to [`SWEEP_MAX`].

@@ -17,7 +17,7 @@ use crate::draft::state::{State, Status};
 use super::clock::StoreClock;
 use super::contract::{
     Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, PAGE_MAX, Reject, Renewed, SWEEP_MAX, Settle,
-    Settled, Store, StoreError, TakenOver,
+    Settled, Store, StoreError, TakenOver, page_is_full,
 };
 use super::row::{Event, Row, Stored};
 use super::rows::{Rows, stored};
@@ -318,9 +318,15 @@ impl Store for Twin {
         let mut page: Vec<&Kept> =
             tables.drafts.values().filter(|kept| listed(&kept.row, filter) && before(&kept.row)).collect();
         page.sort_by(|one, other| place(&other.row.id).cmp(place(&one.row.id)));
-        page.truncate(filter.limit.clamp(1, PAGE_MAX));
-        let whole = |kept: &Kept| Stored { row: kept.row.clone(), sealed: kept.sealed.clone(), response: None };
-        Ok(page.into_iter().map(whole).collect())
+        let limit = filter.limit.clamp(1, PAGE_MAX);
+        let mut taken = Vec::new();
+        for kept in page {
+            if page_is_full(&taken, limit) {
+                break;
+            }
+            taken.push(Stored { row: kept.row.clone(), sealed: kept.sealed.clone(), response: None });
+        }
+        Ok(taken)
     }
 
     async fn due(&self, ended_before: Timestamp, own_dead: &[NodeId], limit: usize) -> Result<Due, StoreError> {

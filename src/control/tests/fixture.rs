@@ -467,6 +467,7 @@ pub(super) fn view(status: Status) -> DraftView {
         role: None,
         subject: None,
         admin_context: None,
+        admin_mode: None,
         message_id: None,
         origin_request_id: Some("rq-1".to_owned()),
         policy_version: Some("v1".to_owned()),

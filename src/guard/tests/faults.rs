@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::bench::{Bench, answers, ask, confirm, held, identity, json, status};
+use super::bench::{Bench, answers, approver, ask, confirm, held, identity, json, status};
 use super::faulty::{Fault, Faulty};
+use crate::base::code::Code;
 use crate::guard::pause::NoPause;
+use crate::guard::who::Pattern;
 use crate::store::contract::Store as _;
 use crate::upstream::fake::{Script, Stop};
 
@@ -36,6 +38,19 @@ async fn a_step_whose_answer_is_lost_is_asked_again_and_happens_once() {
             assert_eq!(kinds, ["draft.held", "draft.confirmed", "draft.sending", "draft.succeeded"], "{step} {times}");
         }
     }
+}
+
+#[tokio::test]
+async fn readiness_says_what_is_wrong_and_not_where() {
+    let (bench, faulty) = bench();
+    let guard = bench.ready();
+    assert_eq!(guard.ready().await, Ok(()));
+    for fault in [Fault::Refuse, Fault::LoseAnswer] {
+        faulty.next("check", fault, 1);
+        let reason = guard.ready().await.expect_err("not ready");
+        assert!(reason.contains("The store ") && !reason.contains('/') && !reason.contains("secret"), "{reason}");
+    }
+    assert_eq!(guard.ready().await, Ok(()));
 }
 
 #[tokio::test]
@@ -115,6 +130,21 @@ async fn p5_a_damaged_draft_that_may_have_been_sent_is_never_called_unexecuted()
         }
     }
     assert_eq!(bench.effects(), 1);
+}
+
+#[tokio::test]
+async fn a_damaged_draft_is_shown_as_such_to_those_of_its_service_alone() {
+    let (bench, faulty) = bench();
+    let guard = bench.ready();
+    let (id, _) = held(&guard, r#"{"a":1}"#).await;
+    faulty.damage();
+    let mut bob = approver("bob");
+    let seen = guard.show(&bob, &id).await.expect("shown");
+    assert_eq!((seen.line.intact, seen.args), (false, serde_json::Value::Null));
+    bob.rights.as_mut().unwrap().services = vec![Pattern::new("other")];
+    assert_eq!(guard.show(&bob, &id).await.unwrap_err().code, Code::ApproverNotAllowed);
+    bob.rights = None;
+    assert_eq!(guard.show(&bob, &id).await.unwrap_err().code, Code::ApproverNotAllowed);
 }
 
 #[tokio::test]

@@ -102,7 +102,7 @@ impl Faulty {
                 tokio::task::yield_now().await;
                 answer
             }
-            Some(Fault::Refuse) => Err(StoreError::Unavailable("refused by the test".to_owned())),
+            Some(Fault::Refuse) => Err(StoreError::Unavailable("/srv/secret/place.db refused by the test".to_owned())),
             Some(Fault::LoseAnswer) => {
                 let _lost = call.await;
                 Err(StoreError::Uncertain("answer lost by the test".to_owned()))

@@ -67,7 +67,7 @@ macro_rules! conformance {
             upkeep: [
                 collected_once, seen_once, limits_count_new_drafts_only, limits_are_per_owner,
                 what_is_not_resolved_is_never_deleted, again_once_and_only_if_not_sent, again_joins_what_is_live,
-                pages_and_filters, sweeps_find_their_work, counts_name_every_status, keys_are_those_of_the_first,
+                pages_and_filters, long_bodies_make_short_pages, sweeps_find_their_work, counts_name_every_status, keys_are_those_of_the_first,
                 a_wrong_clock_writes_nothing, nonsense_is_refused, check_answers,
             ],
             events: [one_event_per_transition_in_order, hints_follow_commits, pages],

@@ -8,7 +8,7 @@ use crate::base::time::Timestamp;
 use crate::draft::outcome::Failure;
 use crate::draft::record::Risk;
 use crate::draft::state::{State, Status, Verdict};
-use crate::store::contract::{Ended, Filter, Held, StoreError};
+use crate::store::contract::{Ended, Filter, Held, PAGE_BYTES_MAX, StoreError, page_is_full};
 
 use super::harness::{Harness, LEASE, MAC, TTL, node};
 
@@ -200,6 +200,35 @@ pub async fn pages_and_filters(h: &Harness) {
     let done = h.succeeded(&h.call("with a response")).await;
     let listed = h.store().list(&all).await.expect("answers");
     assert_eq!((&listed[0].row, &listed[0].sealed, &listed[0].response), (&done.row, &done.sealed, &None));
+}
+
+/// A page of long bodies ends early and says so; nothing is left out by going on.
+pub async fn long_bodies_make_short_pages(h: &Harness) {
+    let mut ids: Vec<DraftId> = Vec::new();
+    for n in 0..7 {
+        let mut ask = h.hold_of(&h.call(&format!("long {n}")));
+        ask.sealed = vec![n; PAGE_BYTES_MAX / 3];
+        let Ok(Held::New(held)) = h.store().hold(ask).await else { panic!("a new draft") };
+        ids.insert(0, held.row.id);
+        h.advance(Duration::from_millis(3)).await;
+    }
+    for statuses in [Vec::new(), vec![Status::Pending, Status::Expired]] {
+        let (mut paged, mut sizes): (Vec<DraftId>, Vec<usize>) = Default::default();
+        loop {
+            let before = paged.last().cloned();
+            let filter = Filter { limit: 200, before, statuses: statuses.clone(), ..Filter::default() };
+            let page = h.store().list(&filter).await.expect("answers");
+            let bytes: usize = page.iter().map(|stored| stored.sealed.len()).sum();
+            assert!(bytes <= PAGE_BYTES_MAX + PAGE_BYTES_MAX / 3, "{bytes}");
+            sizes.push(page.len());
+            let full = page_is_full(&page, filter.limit);
+            paged.extend(page.into_iter().map(|stored| stored.row.id));
+            if !full {
+                break;
+            }
+        }
+        assert_eq!((&paged, sizes), (&ids, vec![4, 3]));
+    }
 }
 
 /// A sweep finds what is overdue, orphaned and past retention, and nothing else.

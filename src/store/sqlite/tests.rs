@@ -308,6 +308,86 @@ async fn a_step_that_waits_too_long_is_not_run_and_one_that_may_have_run_is_unce
 }
 
 #[tokio::test]
+async fn counts_are_carried_along_and_never_counted_while_steps_wait() {
+    let file = File::new();
+    let (store, h) = file.open();
+    let pending = h.held(&h.call("p")).await;
+    h.claimed(&h.held(&h.call("c")).await).await;
+    h.succeeded(&h.call("s")).await;
+    h.unverifiable(&h.call("u")).await;
+    h.rejected(&h.call("r"), h.person("bob")).await;
+    let gone = h.rejected(&h.call("g"), h.person("bob")).await;
+    h.advance(Duration::from_secs(1)).await;
+    assert_eq!(h.store().delete(&gone.row.id, h.store().now()).await, Ok(true));
+    let id = pending.row.id.clone();
+    let undone = store
+        .write("undone", move |rows| {
+            rows.remove(&id)?;
+            Err::<(), _>(StoreError::Corrupt("after a write".to_owned()))
+        })
+        .await;
+    assert!(undone.is_err());
+    // What a full count finds, which only an opener and a repaired connection make.
+    let counted = store.read("full", |rows| Ok(Tally::of(rows.connection).unwrap().counts())).await;
+    let carried = h.store().counts().await;
+    assert_eq!(carried, counted);
+    let of = |wanted: Status| carried.as_ref().unwrap().iter().find(|(status, _)| *status == wanted).unwrap().1;
+    assert_eq!((of(Status::Pending), of(Status::Running), of(Status::Rejected)), (1, 1, 1));
+    // The answer to a scrape needs no table at all: it costs the same with any number of drafts.
+    store.write("drop", |rows| rows.run("ALTER TABLE drafts RENAME TO hidden", []).map(drop)).await.unwrap();
+    assert_eq!(h.store().counts().await, carried);
+    store.write("back", |rows| rows.run("ALTER TABLE hidden RENAME TO drafts", []).map(drop)).await.unwrap();
+    drop((store, h));
+    let (_, h) = file.open();
+    assert_eq!(h.store().counts().await, carried, "after a restart");
+}
+
+#[tokio::test]
+async fn counts_stay_right_when_a_group_fails_and_the_file_is_opened_again() {
+    let file = File::new();
+    let (store, h) = file.open();
+    let draft = h.held(&h.call("a")).await;
+    let id = draft.row.id.clone();
+    let panicked = store
+        .write("panics", move |rows| -> Result<(), StoreError> {
+            rows.remove(&id)?;
+            panic!("a fault inside a step");
+        })
+        .await;
+    assert!(panicked.is_err());
+    assert_eq!(h.store().counts().await.unwrap()[0], (Status::Pending, 1));
+    h.held(&h.call("b")).await;
+    assert_eq!(h.store().counts().await.unwrap()[0], (Status::Pending, 2));
+}
+
+#[tokio::test]
+async fn a_page_is_found_without_sorting_the_table() {
+    let file = File::new();
+    let (store, _h) = file.open();
+    let some = Filter { risk: Some(crate::draft::record::Risk::High), limit: 50, ..Filter::default() };
+    let ended = vec![Status::Succeeded, Status::Failed, Status::Rejected];
+    for filter in
+        [some.clone(), Filter { statuses: vec![Status::Pending], ..some.clone() }, Filter { statuses: ended, ..some }]
+    {
+        let plans = store
+            .read("plan", move |rows| {
+                let plan = |(sql, values): (String, Vec<rusqlite::types::Value>)| {
+                    let mut plan = rows.connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+                    let steps =
+                        plan.query_map(rusqlite::params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
+                    steps.map(|step| step.unwrap()).collect::<Vec<_>>().join("\n")
+                };
+                Ok(queries::walks(&filter).into_iter().map(plan).collect::<Vec<_>>())
+            })
+            .await
+            .unwrap();
+        for plan in plans {
+            assert!(plan.contains(" USING INDEX ") && !plan.contains("TEMP B-TREE"), "{plan}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_panic_costs_one_group_and_not_the_store() {
     let file = File::new();
     let (store, h) = file.open();
