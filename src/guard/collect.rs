@@ -30,7 +30,7 @@ impl Guard {
         if collect && stored.row.receipt.is_some() {
             self.collected(&stored).await;
         }
-        Ok(self.agent_view(&stored, Some(&opened)))
+        Ok(self.agent_view(&stored, Some(&opened.draft)))
     }
 
     /// The upstream's stored response word for word, 202 while there is none, or the problem.
@@ -46,7 +46,7 @@ impl Guard {
         let opened = self.open(&stored)?;
         match stored.row.state.status() {
             Status::Pending | Status::Running | Status::Verifying => {
-                let view = self.agent_view(&stored, Some(&opened));
+                let view = self.agent_view(&stored, Some(&opened.draft));
                 Ok(Answer::json(202, &view)
                     .with("Countersign-Draft", id.to_string())
                     .with("Countersign-Status", view.status.as_str()))
@@ -82,12 +82,12 @@ impl Guard {
             Ended::Done(now) => {
                 self.parts.observer.draft(&now.row.tool, Status::Withdrawn);
                 let opened = self.open(&now)?;
-                Ok(self.agent_view(&now, Some(&opened)))
+                Ok(self.agent_view(&now, Some(&opened.draft)))
             }
             Ended::NotPending(now) => {
                 let opened = self.open(&now)?;
                 if now.row.state.status() == Status::Withdrawn {
-                    return Ok(self.agent_view(&now, Some(&opened)));
+                    return Ok(self.agent_view(&now, Some(&opened.draft)));
                 }
                 Err(self.decided_problem(&now))
             }
@@ -118,7 +118,7 @@ impl Guard {
             let open = found
                 .iter()
                 .filter(|stored| stored.row.state.status() != Status::Pending || now < stored.row.expires_at);
-            views.extend(open.filter_map(|stored| Some(self.agent_view(stored, Some(&self.open(stored).ok()?)))));
+            views.extend(open.filter_map(|stored| Some(self.agent_view(stored, Some(&self.open(stored).ok()?.draft)))));
             let full = page_is_full(&found, filter.limit);
             filter.limit -= found.len().min(filter.limit);
             filter.before = found.last().map(|stored| stored.row.id.clone());

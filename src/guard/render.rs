@@ -72,7 +72,7 @@ fn message(row: &Row) -> &'static str {
 
 impl Guard {
     /// The agent's view. Without an opened record the card stays away.
-    pub(super) fn agent_view(&self, stored: &Stored, opened: Option<&Opened>) -> AgentView {
+    pub(super) fn agent_view(&self, stored: &Stored, draft: Option<&Draft>) -> AgentView {
         let row = &stored.row;
         let status = row.state.status();
         let result = match status {
@@ -88,7 +88,7 @@ impl Guard {
             capability: row.capability.clone(),
             risk: row.risk,
             args_hash: row.args_hash,
-            preview: opened.map(|opened| opened.draft.preview.clone()),
+            preview: draft.map(|draft| draft.preview.clone()),
             created_at: row.created_at,
             expires_at: row.expires_at,
             poll_after_ms: if status == Status::Pending { POLL_PENDING_MS } else { POLL_RUNNING_MS },

@@ -133,6 +133,15 @@ async fn p5_a_damaged_draft_that_may_have_been_sent_is_never_called_unexecuted()
 }
 
 #[tokio::test]
+async fn p2_a_new_draft_that_comes_back_altered_is_not_answered_from_what_was_sealed() {
+    let (bench, faulty) = bench();
+    let guard = bench.ready();
+    faulty.damage();
+    let answer = ask(&guard, identity("u1"), r#"{"a":1}"#, None).await;
+    assert_eq!(json(&answer)["code"], "DRAFT_INTEGRITY_FAILED");
+}
+
+#[tokio::test]
 async fn a_damaged_draft_is_shown_as_such_to_those_of_its_service_alone() {
     let (bench, faulty) = bench();
     let guard = bench.ready();

@@ -120,7 +120,14 @@ impl Store for Faulty {
         if let Some(other) = self.misled.lock().unwrap().clone() {
             return Ok(Held::Joined(Box::new(other)));
         }
-        self.run("hold", self.inner.hold(hold)).await
+        let mut held = self.run("hold", self.inner.hold(hold)).await?;
+        if let Held::New(stored) = &mut held
+            && self.damaged.load(Ordering::SeqCst)
+            && let Some(last) = stored.sealed.last_mut()
+        {
+            *last ^= 1;
+        }
+        Ok(held)
     }
     async fn decide(&self, decide: Decide) -> Result<Decided, StoreError> {
         self.run("decide", self.inner.decide(decide)).await
