@@ -218,9 +218,10 @@ async fn p5_an_unknown_outcome_cannot_be_written_into_one_that_is_offered_again(
 
 #[tokio::test]
 async fn p6_what_an_outcome_brings_is_not_believed_before_there_is_one() {
+    type Edit = (&'static str, fn(&mut Row, &Row));
     let (bench, _, done, _) = ended("succeeded").await;
     let done = bench.store.get(&done).await.unwrap().unwrap().row;
-    let edits: [(&str, fn(&mut Row, &Row)); 6] = [
+    let edits: [Edit; 6] = [
         ("a receipt", |row, done| row.receipt = done.receipt.clone()),
         ("a failure", |row, _| row.failure = Some(Failure::NotSent)),
         ("a proof", |row, done| row.outcome = done.outcome.clone()),
@@ -277,7 +278,8 @@ async fn p2_a_refusal_that_nobody_made_is_noticed() {
 
 #[tokio::test]
 async fn p2_every_altered_word_of_a_refusal_is_noticed() {
-    let edits: [(&str, fn(&mut Refused)); 5] = [
+    type Edit = (&'static str, fn(&mut Refused));
+    let edits: [Edit; 5] = [
         ("who", |refused| match &mut refused.by {
             Some(by) => by.id = Principal::new("carol").unwrap(),
             None => refused.reason = "withdrawn by carol".to_owned(),
