@@ -51,6 +51,7 @@ impl Guard {
             }
             Status::Succeeded | Status::Failed => self.stored_answer(&stored, collect, false).await,
             Status::Unverifiable | Status::Rejected | Status::Expired | Status::Withdrawn => {
+                self.open(&stored)?;
                 Err(self.ended_problem(&stored))
             }
         }
@@ -63,6 +64,8 @@ impl Guard {
     /// As [`Self::agent_status`], and `DRAFT_ALREADY_DECIDED`, `DRAFT_EXPIRED`.
     pub async fn withdraw(&self, who: &Identity, id: &DraftId) -> Result<AgentView, Problem> {
         let stored = self.load_own(who, id).await?;
+        // What does not verify stays as it was found, also for its own agent.
+        self.open(&stored)?;
         let step = StepId::new(&*self.parts.chance);
         let mut asked = 0;
         let ended = loop {
