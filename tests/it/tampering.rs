@@ -164,6 +164,51 @@ fn a_claim_written_into_the_store_sends_nothing() {
 }
 
 #[test]
+fn p2_a_genuine_vote_of_another_draft_claims_nothing() {
+    let upstream = Upstream::start();
+    let mut guard = Guard::over(&upstream);
+    let confirmed = guard.agent().hold_task("confirmed");
+    let draft = hold(&guard.agent());
+    guard.approver().confirm_fully(&confirmed);
+    let created = guard.draft(&draft.id)["created_at"].as_str().map(str::to_owned).expect("a time");
+    let created = created.parse::<jiff::Timestamp>().expect("a time").as_millisecond();
+    guard.stop();
+    {
+        let store = open(&guard);
+        let votes = cells_of(&store, &confirmed.id).into_iter().find_map(|cell| match cell.value {
+            Value::Text(text) => serde_json::from_str::<serde_json::Value>(&text).ok()?.get("votes").cloned(),
+            _ => None,
+        });
+        let votes = votes.expect("the vote that confirmed the other one");
+        assert_eq!(votes.as_array().map(Vec::len), Some(1), "{votes}");
+        let changed = cells_of(&store, &draft.id).into_iter().filter(|cell| {
+            let forged = match (&cell.value, cell.column.as_str()) {
+                (Value::Text(text), _) => {
+                    let claimed = forged_claim(text);
+                    match serde_json::from_str::<serde_json::Value>(&claimed) {
+                        Ok(mut control) => {
+                            control["votes"] = votes.clone();
+                            Value::Text(control.to_string())
+                        }
+                        Err(_) => Value::Text(claimed),
+                    }
+                }
+                (Value::Null, "lease_until") => Value::Integer(created),
+                _ => return false,
+            };
+            forged != cell.value && cell.write(&store, &forged)
+        });
+        assert_eq!(changed.count(), 3, "status, lease and control data");
+    }
+    guard.start_again();
+    let looked = || guard.printed().contains("does not verify") || upstream.effects("/tasks") > 1;
+    crate::support::until("the guard has looked at it", looked);
+    guard.approver().confirm(&draft).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+    guard.stop();
+    assert_eq!(upstream.effects("/tasks"), 1, "nobody confirmed this one");
+}
+
+#[test]
 fn p3_an_ended_draft_written_back_to_claimed_is_not_sent_again() {
     let upstream = Upstream::start();
     let mut guard = Guard::over(&upstream);
