@@ -21,6 +21,10 @@ use countersign::policy::model::PolicySet;
 use countersign::policy::read::Substitutions;
 use criterion::{Criterion, criterion_group};
 
+/// The program's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const POLICY: &str = r#"
 version: 1
 service: orders
@@ -115,7 +119,7 @@ impl Bench {
         headers.insert("host", http::HeaderValue::from_static("orders.test"));
         headers.insert("content-type", http::HeaderValue::from_static("application/json"));
         headers.insert("content-length", self.body.len().into());
-        let head = Head::read("POST", b"/orders", false, &headers).unwrap();
+        let head = Head::read("POST", b"/orders", false, &headers).unwrap().into_owned();
         args::understand(head, self.body.clone(), &[], &BodyLimits { body_bytes_max: 1 << 20 }, true).unwrap()
     }
 

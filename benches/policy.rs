@@ -18,6 +18,10 @@ use countersign::policy::read::Substitutions;
 use criterion::{Criterion, criterion_group, criterion_main};
 use http::{HeaderMap, HeaderValue};
 
+/// The program's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 struct Nothing;
 
 impl Substitutions for Nothing {
@@ -51,13 +55,13 @@ fn set(text: &str) -> PolicySet {
     load(&[source], &Nothing).unwrap_or_else(|found| panic!("{}", report(&found))).set
 }
 
-fn head(method: &str, target: &str) -> Head {
+fn head(method: &str, target: &str) -> Head<'static> {
     let mut headers = HeaderMap::new();
     headers.insert("host", HeaderValue::from_static("guard.example"));
     headers.insert("content-type", HeaderValue::from_static("application/json"));
     headers.insert("user-agent", HeaderValue::from_static("bench"));
     headers.insert("accept", HeaderValue::from_static("*/*"));
-    Head::read(method, target.as_bytes(), false, &headers).unwrap()
+    Head::read(method, target.as_bytes(), false, &headers).unwrap().into_owned()
 }
 
 fn who() -> Identity {

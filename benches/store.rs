@@ -17,6 +17,10 @@ use countersign::store::sqlite::{SqliteOptions, SqliteStore};
 use criterion::{Criterion, criterion_group};
 use tokio::runtime::Runtime;
 
+/// The program's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A real clock that nobody can turn.
 struct NoDial;
 

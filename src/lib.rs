@@ -43,7 +43,7 @@
 //! headers.insert("content-type", "application/json".parse().unwrap());
 //! headers.insert("content-length", body.len().into());
 //!
-//! let head = Head::read("POST", b"/todos", false, &headers).unwrap();
+//! let head = Head::read("POST", b"/todos", false, &headers).unwrap().into_owned();
 //! let call = understand(head, body.clone(), &[], &BodyLimits { body_bytes_max: 1 << 20 }, true).unwrap();
 //! let service = policies.route("notes.internal", "/todos").unwrap();
 //! let held = judge(service, &service.select(&call.head), &call, &who, &[]).unwrap();

@@ -216,7 +216,9 @@ fn becomes(set: &PolicySet, method: &str, target: &str, body: &str) -> Becomes {
         _ => Vec::new(),
     };
     let limits = BodyLimits { body_bytes_max: 1 << 20 };
-    let Ok(call) = understand(head, body.to_owned().into(), &params, &limits, true) else { return Becomes::Refused };
+    let Ok(call) = understand(head.into_owned(), body.to_owned().into(), &params, &limits, true) else {
+        return Becomes::Refused;
+    };
     match judge(service, &selection, &call, &who(), &[] as &[HeaderName]) {
         Ok(_) => Becomes::Held,
         Err(_) => Becomes::Refused,

@@ -26,11 +26,11 @@ use super::proxy::{AgentProxy, Exchange};
 /// What a request asks for, after its head was judged.
 pub(super) enum Asked<'p> {
     /// Something of the guard's own.
-    Own(Arc<Agent>, Head),
+    Own(Arc<Agent>, Head<'static>),
     /// A read.
     Read,
     /// A write that may be held.
-    Write { service: &'p Service, selection: Selection<'p>, agent: Arc<Agent>, head: Head },
+    Write { service: &'p Service, selection: Selection<'p>, agent: Arc<Agent>, head: Head<'static> },
 }
 
 impl AgentProxy {
@@ -48,10 +48,14 @@ impl AgentProxy {
         let request = session.req_header();
         let http10 = request.version == Version::HTTP_10;
         let mut head = Head::read(request.method.as_str(), request.raw_path(), http10, &request.headers)?;
-        if let Some(cookies) = without_console(&head.headers) {
-            head.headers.remove(COOKIE);
+        if head.present.cookie
+            && let Some(cookies) = without_console(&head.headers)
+        {
+            ctx.dress.cookies = Some(cookies.clone());
+            let headers = head.headers.to_mut();
+            headers.remove(COOKIE);
             for value in cookies {
-                head.headers.append(COOKIE, value);
+                headers.append(COOKIE, value);
             }
         }
         if !head.is_safe() {
@@ -64,10 +68,10 @@ impl AgentProxy {
         }
         if endpoints::is_own(head.path.as_str()) {
             ctx.effect = Effect::Read;
-            return self.door.admit(&head.headers).map(|agent| Asked::Own(agent, head));
+            return self.door.admit(&head).map(|agent| Asked::Own(agent, head.into_owned()));
         }
         // Who asks is known first: without a credential nobody learns which hosts and paths there are.
-        let agent = self.door.admit(&head.headers)?;
+        let agent = self.door.admit(&head)?;
         let service = table.set.route(&head.host, head.path.as_str()).ok_or_else(no_route)?;
         ctx.service = table.index_of(service);
         if !service.upstream.read_only {
@@ -85,7 +89,7 @@ impl AgentProxy {
         ctx.effect = effect;
         match effect {
             Effect::Write if ctx.upgrade => Err(no_upgrade("this call is a write")),
-            Effect::Write => Ok(Asked::Write { service, selection, agent, head }),
+            Effect::Write => Ok(Asked::Write { service, selection, agent, head: head.into_owned() }),
             Effect::Read => {
                 self.prepare_read(table, &agent, &head, tool, ctx)?;
                 Ok(Asked::Read)
@@ -99,7 +103,7 @@ impl AgentProxy {
         &self,
         table: &Table,
         agent: &Agent,
-        head: &Head,
+        head: &Head<'_>,
         tool: Option<&Tool>,
         ctx: &mut Exchange,
     ) -> Result<(), Refusal> {
@@ -119,7 +123,7 @@ impl AgentProxy {
 
     /// Headers of this request that are the guard's or the identity's, in every spelling that an
     /// upstream could take for them. They are never forwarded.
-    pub(super) fn own_headers(&self, service: &Service, agent: &Agent, head: &Head) -> Vec<HeaderName> {
+    pub(super) fn own_headers(&self, service: &Service, agent: &Agent, head: &Head<'_>) -> Vec<HeaderName> {
         let injected = service.upstream.credential.as_ref().map(|credential| credential.header.as_str());
         // Without agents, clients send the key that their library asks for: where the guard adds
         // the service's credential it is not used. An agent that sends one beside its own name
@@ -137,7 +141,7 @@ impl AgentProxy {
     }
 }
 
-fn is_origin_form(head: &Head) -> bool {
+fn is_origin_form(head: &Head<'_>) -> bool {
     matches!(head.form, Form::Origin)
 }
 
@@ -148,7 +152,7 @@ fn is_spelling_of(text: &str, name: &str) -> bool {
 }
 
 /// Whether the request may switch to another protocol.
-fn allowed_upgrade(service: &Service, head: &Head) -> Result<bool, Refusal> {
+fn allowed_upgrade(service: &Service, head: &Head<'_>) -> Result<bool, Refusal> {
     match head.upgrade {
         None => Ok(false),
         Some(Upgrade::WebSocket) if service.upstream.upgrade.iter().any(|name| name == "websocket") => Ok(true),

@@ -14,6 +14,7 @@ use crate::base::code::Code;
 use crate::base::digest::Digest;
 use crate::base::id::{Initiator, Tenant};
 use crate::base::refusal::Refusal;
+use crate::call::head::Head;
 
 use super::identity::{AgentEntry, IdentityRules, repeated};
 
@@ -90,13 +91,22 @@ impl Door {
         Self { agents: rules.agents.iter().map(known).collect(), foreign, local: Arc::new(Agent::local()) }
     }
 
-    /// The agent behind a request with these headers.
+    /// The agent behind a request with this head.
     ///
     /// # Errors
     ///
     /// `AGENT_UNKNOWN` for a credential of the control listener, an unknown one, or none where
     /// agents are configured; `REQUEST_AMBIGUOUS` for one that stands twice.
-    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Arc<Agent>, Refusal> {
+    pub(super) fn admit(&self, head: &Head<'_>) -> Result<Arc<Agent>, Refusal> {
+        match head.present.credential {
+            true => self.admit_by(&head.headers),
+            false if self.agents.is_empty() => Ok(Arc::clone(&self.local)),
+            false => Err(unknown()),
+        }
+    }
+
+    /// [`Self::admit`], by headers among which there may be a credential.
+    fn admit_by(&self, headers: &HeaderMap) -> Result<Arc<Agent>, Refusal> {
         let foreign = self.foreign.load();
         let mut named = None;
         for value in headers.get_all(&COUNTERSIGN_AGENT) {
@@ -210,7 +220,7 @@ mod tests {
         for (name, value) in lines {
             headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
         }
-        let agent = door.admit(&headers).map_err(|refusal| refusal.code)?;
+        let agent = door.admit_by(&headers).map_err(|refusal| refusal.code)?;
         Ok((agent.name.as_str().to_owned(), agent.by.as_ref().map(ToString::to_string)))
     }
 

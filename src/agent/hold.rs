@@ -35,7 +35,7 @@ impl AgentProxy {
         session: &mut Session,
         ctx: &mut Exchange,
         table: &Table,
-        (service, selection, agent, head): (&Service, Selection<'_>, Arc<Agent>, Head),
+        (service, selection, agent, head): (&Service, Selection<'_>, Arc<Agent>, Head<'static>),
     ) -> Result<Answer, Refusal> {
         let (tool, params) = match &selection {
             Selection::Tool(tool, params) => (Some(*tool), params.as_slice()),
@@ -75,7 +75,7 @@ impl AgentProxy {
         Ok(answer)
     }
 
-    fn request_id(&self, head: &Head) -> String {
+    fn request_id(&self, head: &Head<'_>) -> String {
         let sent = head.headers.get("x-request-id").and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
         let usable = sent.filter(|id| !id.is_empty() && id.len() <= 255 && !id.chars().any(char::is_control));
         usable.map_or_else(|| format!("rq_{}", data_encoding::HEXLOWER.encode(&self.chance.bytes16())), str::to_owned)
@@ -93,7 +93,7 @@ pub(super) fn verdict_of(answer: &Answer) -> Verdict {
 }
 
 /// `traceparent` where it is one (W3C Trace Context, version 00).
-fn traceparent(head: &Head) -> Option<String> {
+fn traceparent(head: &Head<'_>) -> Option<String> {
     let mut values = head.headers.get_all("traceparent").iter();
     let (Some(value), None) = (values.next(), values.next()) else {
         return None;

@@ -48,6 +48,8 @@ pub(super) struct Lane {
 pub(super) struct Dress {
     /// Path and query to send; `None` as they came.
     pub(super) target: Option<Vec<u8>>,
+    /// The cookies that are left without the console's; `None` where it is not among them.
+    pub(super) cookies: Option<Vec<HeaderValue>>,
     /// Headers that are never forwarded.
     pub(super) drop: Vec<HeaderName>,
     /// Headers that policy adds, over whatever the agent sent under their names.
@@ -134,11 +136,10 @@ impl Lane {
         for name in &dress.drop {
             request.remove_header(name);
         }
-        let cookies = without_console(&request.headers);
-        if let Some(cookies) = cookies {
+        if let Some(cookies) = &dress.cookies {
             request.remove_header(&COOKIE);
             for value in cookies {
-                request.append_header(COOKIE, value)?;
+                request.append_header(COOKIE, value.clone())?;
             }
         }
         for (name, value) in &dress.inject {

@@ -17,6 +17,7 @@ use pingora::protocols::Shutdown as _;
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::configuration::ServerConf;
+use pingora::time::fast_timeout::set_fast_timeout_to_tokio_threshold;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -158,6 +159,9 @@ impl AgentListener {
             ..ServerConf::default()
         };
         let mut proxy = http_proxy(&Arc::new(conf), proxy);
+        // pingora's own timers are kept until they would have fired: with a timeout on each read of
+        // an upstream that is a tree of thousands. The runtime's timers end with what they guard.
+        set_fast_timeout_to_tokio_threshold(Some(Duration::ZERO));
         // CONNECT reaches the filter, which refuses it with a problem document.
         let mut options = HttpServerOptions::default();
         options.allow_connect_method_proxying = true;

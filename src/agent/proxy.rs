@@ -341,13 +341,18 @@ impl ProxyHttp for AgentProxy {
             session.as_downstream_mut().set_read_timeout(Some(UPGRADED_IDLE));
         }
         // Only the guard says what became of a draft (promise 6).
-        let is_own = |name: &&HeaderName| name.as_str().starts_with("countersign-");
-        while let Some(name) = response.headers.keys().find(is_own).cloned() {
-            response.remove_header(&name);
-        }
+        let is_own = |name: &HeaderName| name.as_str().starts_with("countersign-");
         // On one host an upstream's cookie of that name would replace the console's.
         let sets_console = |value: &HeaderValue| cookie::names_console(value.as_bytes());
-        if response.headers.get_all(SET_COOKIE).iter().any(sets_console) {
+        let (mut owns, mut sets) = (false, false);
+        for (name, value) in &response.headers {
+            owns |= is_own(name);
+            sets |= *name == SET_COOKIE && sets_console(value);
+        }
+        while owns && let Some(name) = response.headers.keys().find(|name| is_own(name)).cloned() {
+            response.remove_header(&name);
+        }
+        if sets {
             let kept: Vec<HeaderValue> =
                 response.headers.get_all(SET_COOKIE).iter().filter(|value| !sets_console(value)).cloned().collect();
             response.remove_header(&SET_COOKIE);

@@ -14,7 +14,10 @@ pub struct Digest([u8; 32]);
 
 impl PartialEq for Digest {
     fn eq(&self, other: &Self) -> bool {
-        self.0.ct_eq(&other.0).into()
+        // By words: byte by byte takes eight times as long, and every read compares a few.
+        let ((words, _), (others, _)) = (self.0.as_chunks::<8>(), other.0.as_chunks::<8>());
+        let equal = |(one, other): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*one).ct_eq(&u64::from_ne_bytes(*other));
+        words.iter().zip(others).map(equal).fold(subtle::Choice::from(1), |all, one| all & one).into()
     }
 }
 

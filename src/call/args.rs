@@ -71,7 +71,7 @@ pub struct Args {
 #[derive(Debug, Clone)]
 pub struct Call {
     /// The head.
-    pub head: Head,
+    pub head: Head<'static>,
     /// The body exactly as the agent sent it (still content-coded, without chunk framing).
     pub body: Bytes,
     /// What kind of body.
@@ -112,7 +112,7 @@ pub const WHOLE_BODY: &str = "$body";
 /// - `REQUEST_AMBIGUOUS`: batches, method overrides, a query that does not decode.
 /// - `ARGS_INVALID`: a name with different values in two places, or the reserved name `$body`.
 pub fn understand(
-    head: Head,
+    head: Head<'static>,
     body: Bytes,
     path_params: &[(String, String)],
     limits: &BodyLimits,
@@ -230,7 +230,7 @@ impl Read {
     }
 }
 
-fn read_body(head: &Head, body: &Bytes, limits: &BodyLimits, body_is_args: bool) -> Result<Read, Refusal> {
+fn read_body(head: &Head<'_>, body: &Bytes, limits: &BodyLimits, body_is_args: bool) -> Result<Read, Refusal> {
     let content_type = ContentType::of(&head.headers)?;
     let coding = Coding::of(&head.headers)?;
     let kind = content_type.as_ref().map_or(Ok(Kind::Opaque), ContentType::kind)?;

@@ -3,7 +3,9 @@
 //! Owns method, host, path and query, and the headers that try to change them behind a policy's
 //! back. Must never judge whether a call is allowed. Framing is judged before ([`super::framing`]).
 
-use http::{HeaderMap, Method, header};
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderValue, Method, header};
 
 use crate::base::code::Code;
 use crate::base::refusal::Refusal;
@@ -40,9 +42,21 @@ pub enum Upgrade {
     Other,
 }
 
-/// The head of a call, after the framing, path and host rules.
+/// Which of the headers that decide something a head has, found in the one walk that reads it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Present {
+    /// `Transfer-Encoding`, or a `Content-Length` that is not `0`: a body that is not empty.
+    pub body: bool,
+    /// `Cookie`.
+    pub cookie: bool,
+    /// `Authorization`, `Proxy-Authorization` or `Countersign-Agent`.
+    pub credential: bool,
+}
+
+/// The head of a call, after the framing, path and host rules. It borrows the headers: a read needs
+/// no copy of them, and a write makes one when it outlives its session ([`Head::into_owned`]).
 #[derive(Debug, Clone)]
-pub struct Head {
+pub struct Head<'h> {
     /// The method, case-sensitive.
     pub method: Method,
     /// Host without port, lower case, without a trailing dot; an IPv6 address without brackets.
@@ -53,8 +67,10 @@ pub struct Head {
     pub path: NormalPath,
     /// The query as it came, without `?`; `Some("")` for a bare `?`.
     pub query: Option<String>,
+    /// Which of the headers that decide something there are.
+    pub present: Present,
     /// All headers as they came.
-    pub headers: HeaderMap,
+    pub headers: Cow<'h, HeaderMap>,
     /// The form of the target.
     pub form: Form,
     /// Whether the client waits for `100 Continue` before it sends the body.
@@ -63,7 +79,7 @@ pub struct Head {
     pub upgrade: Option<Upgrade>,
 }
 
-impl Head {
+impl<'h> Head<'h> {
     /// Reads method, target and headers. `target` is the request target as it came; `http10` says
     /// that the request is HTTP/1.0.
     ///
@@ -73,10 +89,11 @@ impl Head {
     /// `Expect` but `100-continue`; `REQUEST_AMBIGUOUS` for a target in another form, a host that is
     /// missing, doubled, malformed or other than the target's, a method or path override by header
     /// or parameter, and inbound headers of the guard's own.
-    pub fn read(method: &str, target: &[u8], http10: bool, headers: &HeaderMap) -> Result<Self, Refusal> {
+    pub fn read(method: &str, target: &[u8], http10: bool, headers: &'h HeaderMap) -> Result<Self, Refusal> {
         let method = read_method(method)?;
         let text = read_target(target)?;
-        let named = read_host(headers)?;
+        let Walked { present, host, expect, upgrade } = walk(headers)?;
+        let named = host.map(read_host).transpose()?;
         let (form, authority, rest) = split_target(&method, text)?;
         let authority = match (authority, named) {
             (Some(target), Some(named)) if !same(&target, &named, form) => {
@@ -97,7 +114,6 @@ impl Head {
         if query.as_deref().is_some_and(query::names_method_override) {
             return Err(override_parameter());
         }
-        headers.keys().try_for_each(|name| check_header_name(name.as_str()))?;
         Ok(Self {
             method,
             host: authority.host,
@@ -105,10 +121,19 @@ impl Head {
             path,
             query,
             form,
-            expects_continue: read_expect(headers)?,
-            upgrade: read_upgrade(headers),
-            headers: headers.clone(),
+            expects_continue: expect.is_some(),
+            upgrade,
+            present,
+            headers: Cow::Borrowed(headers),
         })
+    }
+
+    /// The head with headers of its own.
+    #[must_use]
+    pub fn into_owned(self) -> Head<'static> {
+        let Self { method, host, port, path, query, present, headers, form, expects_continue, upgrade } = self;
+        let headers = Cow::Owned(headers.into_owned());
+        Head { method, host, port, path, query, present, headers, form, expects_continue, upgrade }
     }
 
     /// Whether the method promises to change nothing and needs no body: GET, HEAD and OPTIONS.
@@ -119,9 +144,8 @@ impl Head {
 
     /// Whether the head announces a body that is not empty.
     #[must_use]
-    pub fn announces_body(&self) -> bool {
-        let length = self.headers.get_all(header::CONTENT_LENGTH).iter().any(|value| value != "0");
-        length || self.headers.contains_key(header::TRANSFER_ENCODING)
+    pub const fn announces_body(&self) -> bool {
+        self.present.body
     }
 
     /// The further rules of services that take writes, that is of every service not marked
@@ -138,11 +162,6 @@ impl Head {
             return Err(ambiguous("GET, HEAD and OPTIONS take no body here"));
         }
         Ok(())
-    }
-
-    /// The values of the header `name`, in order, where they are UTF-8.
-    pub fn header_texts<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
-        self.headers.get_all(name).iter().filter_map(|value| std::str::from_utf8(value.as_bytes()).ok())
     }
 }
 
@@ -165,17 +184,18 @@ pub(super) fn is_method_override(name: &str) -> bool {
     name.eq_ignore_ascii_case("_method") || is_override_header(&name.to_ascii_lowercase())
 }
 
-/// Headers by which frameworks take another method or path than the request line's, in either
-/// spelling; `name` is in lower case.
+/// Headers by which frameworks take another method or path than the request line's.
+const OVERRIDES: [&str; 5] =
+    ["x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url"];
+
+/// Whether `name`, in lower case, is one of [`OVERRIDES`] with `-` or `_`.
 fn is_override_header(name: &str) -> bool {
-    let name = name.replace('_', "-");
-    matches!(
-        name.as_str(),
-        "x-http-method-override" | "x-http-method" | "x-method-override" | "x-original-url" | "x-rewrite-url"
-    )
+    let same = |(one, known): (u8, u8)| one == known || one == b'_' && known == b'-';
+    OVERRIDES.iter().any(|known| known.len() == name.len() && name.bytes().zip(known.bytes()).all(same))
 }
 
-fn check_header_name(name: &str) -> Result<(), Refusal> {
+/// Refuses a header by its name; tells whether it is the one that names the agent.
+fn check_header_name(name: &str) -> Result<bool, Refusal> {
     if name.starts_with('x') && is_override_header(name) {
         return Err(ambiguous(&format!("the header `{name}` claims another method or path than the request line")));
     }
@@ -184,7 +204,7 @@ fn check_header_name(name: &str) -> Result<(), Refusal> {
     if own && !matches!(name, "countersign-agent" | "countersign-continuation") {
         return Err(ambiguous("a header that begins with `Countersign-` is one that only the guard sets"));
     }
-    Ok(())
+    Ok(name == "countersign-agent")
 }
 
 fn read_method(method: &str) -> Result<Method, Refusal> {
@@ -199,27 +219,65 @@ fn read_method(method: &str) -> Result<Method, Refusal> {
 
 /// The target as text: visible ASCII only, no fragment.
 fn read_target(target: &[u8]) -> Result<&str, Refusal> {
-    if target.contains(&b'#') {
-        return Err(ambiguous("the target has a fragment"));
-    }
-    let visible = !target.is_empty() && target.iter().all(u8::is_ascii_graphic);
-    let text = std::str::from_utf8(target).ok().filter(|_| visible);
-    text.ok_or_else(|| {
-        ambiguous("the target has a space, a control character or a byte beyond ASCII; percent-encode it")
+    let plain =
+        target.iter().fold(!target.is_empty(), |plain, byte| plain & (byte.is_ascii_graphic() & (*byte != b'#')));
+    std::str::from_utf8(target).ok().filter(|_| plain).ok_or_else(|| {
+        ambiguous(if target.contains(&b'#') {
+            "the target has a fragment"
+        } else {
+            "the target has a space, a control character or a byte beyond ASCII; percent-encode it"
+        })
     })
 }
 
-fn read_host(headers: &HeaderMap) -> Result<Option<Authority>, Refusal> {
-    let mut values = headers.get_all(header::HOST).iter();
-    let Some(value) = values.next() else {
-        return Ok(None);
-    };
-    if values.next().is_some() {
-        return Err(ambiguous("it has two `Host` headers"));
+/// What one walk over the headers finds.
+#[derive(Default)]
+struct Walked<'h> {
+    present: Present,
+    host: Option<&'h HeaderValue>,
+    expect: Option<&'h HeaderValue>,
+    upgrade: Option<Upgrade>,
+}
+
+/// Walks over all headers once: each look-up by name would cost as much.
+fn walk(headers: &HeaderMap) -> Result<Walked<'_>, Refusal> {
+    let mut walked = Walked::default();
+    for (name, value) in headers {
+        if *name == header::HOST {
+            if walked.host.replace(value).is_some() {
+                return Err(ambiguous("it has two `Host` headers"));
+            }
+        } else if *name == header::EXPECT {
+            let again = walked.expect.replace(value).is_some();
+            if again || !value.as_bytes().eq_ignore_ascii_case(b"100-continue") {
+                let detail = "The only expectation that can be met is `Expect: 100-continue`. Nothing was sent.";
+                return Err(Refusal::new(Code::ExpectationFailed, detail));
+            }
+        } else if *name == header::UPGRADE {
+            walked.upgrade = Some(match value.as_bytes() {
+                _ if walked.upgrade.is_some() => Upgrade::Other,
+                value if value.eq_ignore_ascii_case(b"websocket") => Upgrade::WebSocket,
+                value if value.eq_ignore_ascii_case(b"h2c") => Upgrade::H2c,
+                _ => Upgrade::Other,
+            });
+        } else if *name == header::CONTENT_LENGTH {
+            walked.present.body |= value != "0";
+        } else if *name == header::TRANSFER_ENCODING {
+            walked.present.body = true;
+        } else if *name == header::COOKIE {
+            walked.present.cookie = true;
+        } else if *name == header::AUTHORIZATION || *name == header::PROXY_AUTHORIZATION {
+            walked.present.credential = true;
+        } else {
+            walked.present.credential |= check_header_name(name.as_str())?;
+        }
     }
+    Ok(walked)
+}
+
+fn read_host(value: &HeaderValue) -> Result<Authority, Refusal> {
     let text = std::str::from_utf8(value.as_bytes()).map_err(|_| ambiguous("`Host` is not ASCII"))?;
-    let authority = Authority::parse(text).map_err(|why| ambiguous(&format!("`Host` {why}")))?;
-    Ok(Some(authority))
+    Authority::parse(text).map_err(|why| ambiguous(&format!("`Host` {why}")))
 }
 
 /// The form of the target, its authority in absolute form, and path and query.
@@ -252,27 +310,4 @@ fn split_target<'a>(method: &Method, text: &'a str) -> Result<(Form, Option<Auth
 fn same(target: &Authority, named: &Authority, form: Form) -> bool {
     let https = matches!(form, Form::Absolute { https: true });
     target.host == named.host && target.port_or_default(https) == named.port_or_default(https)
-}
-
-fn read_expect(headers: &HeaderMap) -> Result<bool, Refusal> {
-    let mut values = headers.get_all(header::EXPECT).iter();
-    let Some(value) = values.next() else {
-        return Ok(false);
-    };
-    if values.next().is_some() || !value.as_bytes().eq_ignore_ascii_case(b"100-continue") {
-        let detail = "The only expectation that can be met is `Expect: 100-continue`. Nothing was sent.";
-        return Err(Refusal::new(Code::ExpectationFailed, detail));
-    }
-    Ok(true)
-}
-
-fn read_upgrade(headers: &HeaderMap) -> Option<Upgrade> {
-    let mut values = headers.get_all(header::UPGRADE).iter();
-    let value = values.next()?;
-    let one = values.next().is_none();
-    Some(match value.as_bytes() {
-        value if one && value.eq_ignore_ascii_case(b"websocket") => Upgrade::WebSocket,
-        value if one && value.eq_ignore_ascii_case(b"h2c") => Upgrade::H2c,
-        _ => Upgrade::Other,
-    })
 }

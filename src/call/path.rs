@@ -128,6 +128,10 @@ fn flaw(raw: &str) -> Option<&'static str> {
     if rest.is_empty() {
         return None;
     }
+    if is_plain(raw) { None } else { first_flaw(rest) }
+}
+
+fn first_flaw(rest: &str) -> Option<&'static str> {
     if rest.ends_with('/') {
         return Some("it ends in `/`, which some servers ignore and some do not");
     }
@@ -136,6 +140,19 @@ fn flaw(raw: &str) -> Option<&'static str> {
         "." | ".." => Some(DOTS),
         _ => segment_flaw(segment),
     })
+}
+
+/// Whether a path has nothing that would have to be looked at twice: no encoding, and after every
+/// slash something that is neither a dot nor another slash. Most paths are plain, and each read
+/// has one.
+fn is_plain(raw: &str) -> bool {
+    let mut before = 0;
+    let fits = raw.bytes().all(|byte| {
+        let fits = if byte == b'/' { before != b'/' } else { stands_raw(byte) && (byte != b'.' || before != b'/') };
+        before = byte;
+        fits
+    });
+    fits && before != b'/'
 }
 
 /// What is wrong with one segment that is neither empty nor dots.
@@ -246,6 +263,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_taken_for_plain_has_no_flaw(raw in "/[a-zA-Z./%;~_2\\\\-]{0,12}") {
+            if is_plain(&raw) {
+                proptest::prop_assert_eq!(first_flaw(&raw[1..]), None);
+            }
+        }
+    }
 
     #[test]
     fn p2_normal_paths_pass_as_they_came() {

@@ -15,7 +15,9 @@ use crate::draft::record::{BodyKind, Detail, Identity, Outbound, Preview};
 use super::model::{Service, StatusMeans, Tool};
 use super::rewrite::{Changes, Fate};
 use super::schema::{Step, child};
-use super::template::{MASKED, PreviewTemplate, RenderFailed, Roots, Template, VALUE_CHARS_MAX, value_of};
+use super::template::{
+    MASKED, PreviewTemplate, RenderFailed, Roots, Template, VALUE_CHARS_MAX, value_of, value_of_members, value_with,
+};
 use super::visible::{bounded, marked, visible};
 
 const TITLE_CHARS_MAX: usize = 200;
@@ -79,9 +81,9 @@ impl Tool {
             let body = response_body.unwrap_or(&Value::Null);
             let response = minijinja::Value::from(BTreeMap::from([
                 ("status", minijinja::Value::from(status)),
-                ("body", value_of(body, "", &|_| None)),
+                ("body", value_of(body)),
             ]));
-            let args = value_of(&self.masked(args), "", &|_| None);
+            let args = value_of(&self.masked(args));
             template.render(&Roots::new([("args", args), ("response", response)])).ok()
         });
         let text = rendered.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
@@ -175,7 +177,12 @@ impl Shown<'_> {
     }
 
     fn roots(&self, exact: &[(String, &str)]) -> Roots {
-        let args = value_of(&Value::Object(self.values.clone()), "", &|pointer| self.stand_in(pointer, exact));
+        let nothing_stands_in = exact.is_empty() && self.tool.is_none_or(|tool| tool.secret.is_empty());
+        let args = if nothing_stands_in {
+            value_of_members(self.values)
+        } else {
+            value_with(self.values, "", &|pointer| self.stand_in(pointer, exact))
+        };
         let text = |text: Option<&str>| text.map_or(minijinja::Value::UNDEFINED, minijinja::Value::from);
         Roots::new([
             ("args", args),

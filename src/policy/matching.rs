@@ -227,7 +227,7 @@ pub(super) fn is_under(path: &str, prefix: &str) -> bool {
 impl Service {
     /// What the head selects: forbidden before everything, then planned, then the narrowest tool.
     #[must_use]
-    pub fn select(&self, head: &Head) -> Selection<'_> {
+    pub fn select(&self, head: &Head<'_>) -> Selection<'_> {
         let hosts = [head.host.as_str()];
         let asked = Asked {
             method: head.method.as_str(),

@@ -16,6 +16,10 @@ const MARKS_PER_LETTER_MAX: usize = 4;
 /// `\u{` that stood in the text itself is told apart by spelling its backslash.
 #[must_use]
 pub fn visible(text: &str) -> String {
+    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'[' | b']'..=b'~'));
+    if is_plain {
+        return text.to_owned();
+    }
     let mut out = String::with_capacity(text.len());
     // How many marks the letter before carries; `None` where no letter is before.
     let mut marks: Option<usize> = None;

@@ -14,7 +14,7 @@ fn call(target: &str, lines: &[(&str, &str)], body: &[u8], path: &[(&str, &str)]
     for (name, value) in lines {
         headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
     }
-    let head = Head::read("POST", target.as_bytes(), false, &headers).unwrap();
+    let head = Head::read("POST", target.as_bytes(), false, &headers).unwrap().into_owned();
     let path: Vec<_> = path.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     understand(head, Bytes::copy_from_slice(body), &path, &LIMITS, true)
 }

@@ -109,14 +109,11 @@ impl Lines {
         if matches!(line.first(), Some(b' ' | b'\t')) {
             return Err(ambiguous("a header is folded over two lines"));
         }
-        let colon = memchr::memchr(b':', line).ok_or_else(|| ambiguous("a line of its head has no colon"))?;
+        let colon = line.iter().position(|byte| !is_token_byte(*byte)).unwrap_or(line.len());
+        if line.get(colon) != Some(&b':') || colon == 0 {
+            return Err(bad_name(line));
+        }
         let (name, value) = (&line[..colon], &line[colon + 1..]);
-        if matches!(name.last(), Some(b' ' | b'\t')) {
-            return Err(ambiguous("space stands before a colon"));
-        }
-        if name.is_empty() || !name.iter().all(|byte| is_token_byte(*byte)) {
-            return Err(ambiguous("the name of a header is no token"));
-        }
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.hosts += 1,
             10 if name.eq_ignore_ascii_case(b"connection") => self.take_connection(value)?,
@@ -194,6 +191,15 @@ impl Lines {
         };
         Ok(Judged::Request { body, last: self.close || ends })
     }
+}
+
+/// What is wrong with a line whose first word is no header's name.
+fn bad_name(line: &[u8]) -> Refusal {
+    ambiguous(match memchr::memchr(b':', line) {
+        None => "a line of its head has no colon",
+        Some(colon) if matches!(line[..colon].last(), Some(b' ' | b'\t')) => "space stands before a colon",
+        Some(_) => "the name of a header is no token",
+    })
 }
 
 /// Compares a name in any case, `_` read as `-`, as gateways to older interfaces do.

@@ -253,7 +253,7 @@ pub(crate) async fn ask(guard: &Arc<Guard>, who: Identity, body: &'static str, k
     headers.insert("host", "api.test".parse().unwrap());
     headers.insert("content-type", "application/json".parse().unwrap());
     headers.insert("content-length", body.len().into());
-    let head = Head::read("POST", b"/todos", false, &headers).unwrap();
+    let head = Head::read("POST", b"/todos", false, &headers).unwrap().into_owned();
     let service = policies.route("api.test", "/todos").unwrap();
     let limits = BodyLimits { body_bytes_max: 1 << 20 };
     let call = args::understand(head, Bytes::from_static(body.as_bytes()), &[], &limits, true).unwrap();

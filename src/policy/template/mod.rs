@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::schema::{Step, child};
 use super::visible::{bounded, marked};
@@ -157,11 +157,8 @@ impl Roots {
     }
 }
 
-/// JSON as a template value; `replaced` gives the text that stands in for the value at a pointer.
-pub(super) fn value_of(json: &Json, pointer: &str, replaced: &dyn Fn(&str) -> Option<String>) -> Value {
-    if let Some(text) = replaced(pointer) {
-        return Value::from(text);
-    }
+/// JSON as a template value.
+pub(super) fn value_of(json: &Json) -> Value {
     match json {
         Json::Null => Value::from(()),
         Json::Bool(value) => Value::from(*value),
@@ -171,15 +168,38 @@ pub(super) fn value_of(json: &Json, pointer: &str, replaced: &dyn Fn(&str) -> Op
             (None, None, value) => Value::from(value.unwrap_or(f64::NAN)),
         },
         Json::String(text) => Value::from(text.as_str()),
-        Json::Array(items) => {
+        Json::Array(items) => Value::from(items.iter().map(value_of).collect::<Vec<_>>()),
+        Json::Object(members) => value_of_members(members),
+    }
+}
+
+/// A JSON object as a template value.
+pub(super) fn value_of_members(members: &Map<String, Json>) -> Value {
+    let members = members.iter().map(|(name, member)| (name.clone(), value_of(member)));
+    Value::from(members.collect::<BTreeMap<String, Value>>())
+}
+
+/// [`value_of_members`] of the object at `pointer`; `replaced` gives the text that stands in for
+/// the value at a pointer.
+pub(super) fn value_with(
+    members: &Map<String, Json>,
+    pointer: &str,
+    replaced: &dyn Fn(&str) -> Option<String>,
+) -> Value {
+    let members =
+        members.iter().map(|(name, member)| (name.clone(), one_with(member, &child(pointer, name), replaced)));
+    Value::from(members.collect::<BTreeMap<String, Value>>())
+}
+
+fn one_with(json: &Json, pointer: &str, replaced: &dyn Fn(&str) -> Option<String>) -> Value {
+    match (replaced(pointer), json) {
+        (Some(text), _) => Value::from(text),
+        (None, Json::Array(items)) => {
             let items = items.iter().enumerate();
-            Value::from(items.map(|(i, item)| value_of(item, &format!("{pointer}/{i}"), replaced)).collect::<Vec<_>>())
+            Value::from(items.map(|(i, item)| one_with(item, &format!("{pointer}/{i}"), replaced)).collect::<Vec<_>>())
         }
-        Json::Object(members) => {
-            let members = members.iter();
-            let members = members.map(|(name, m)| (name.clone(), value_of(m, &child(pointer, name), replaced)));
-            Value::from(members.collect::<BTreeMap<String, Value>>())
-        }
+        (None, Json::Object(members)) => value_with(members, pointer, replaced),
+        (None, leaf) => value_of(leaf),
     }
 }
 
@@ -225,7 +245,7 @@ fn write_json(value: &Value, out: &mut String) -> Result<(), Error> {
         ValueKind::None | ValueKind::Undefined => out.push_str("null"),
         ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
         ValueKind::Number => out.push_str(&number(value)),
-        ValueKind::String => out.push_str(&Json::from(value.as_str().unwrap_or_default()).to_string()),
+        ValueKind::String => write_text(value.as_str().unwrap_or_default(), out),
         ValueKind::Map => {
             out.push('{');
             for (index, key) in value.try_iter()?.enumerate() {
@@ -249,6 +269,18 @@ fn write_json(value: &Value, out: &mut String) -> Result<(), Error> {
     Ok(())
 }
 
+/// A text as JSON.
+fn write_text(text: &str, out: &mut String) {
+    let is_plain = text.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
+    if is_plain {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        out.push_str(&Json::from(text).to_string());
+    }
+}
+
 /// A number as the canonical form prints it.
 fn number(value: &Value) -> String {
     if let Ok(integer) = i128::try_from(value.clone()) {
@@ -269,7 +301,7 @@ mod tests {
     use super::*;
 
     fn render(source: &str, args: &Json) -> Result<String, RenderFailed> {
-        let roots = Roots::new([("args", value_of(args, "", &|_| None))]);
+        let roots = Roots::new([("args", value_of(args))]);
         Template::compile(source, Vec::new()).unwrap().render(&roots)
     }
 

@@ -8,13 +8,15 @@ mod recheck;
 mod select;
 mod verdict;
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::base::id::{Initiator, Owner, SessionId, Tenant};
 use crate::base::refusal::Refusal;
 use crate::call::args::{BodyLimits, Call, understand};
-use crate::call::head::{Form, Head};
+use crate::call::head::{Form, Head, Present};
 use crate::call::path::NormalPath;
 use crate::draft::record::Identity;
 
@@ -71,7 +73,7 @@ pub(super) fn who() -> Identity {
     }
 }
 
-pub(super) fn head(method: &str, target: &str, headers: &[(&str, &str)]) -> Head {
+pub(super) fn head(method: &str, target: &str, headers: &[(&str, &str)]) -> Head<'static> {
     let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query.to_owned())));
     let mut map = HeaderMap::new();
     for (name, value) in headers {
@@ -86,14 +88,15 @@ pub(super) fn head(method: &str, target: &str, headers: &[(&str, &str)]) -> Head
         port: None,
         path: NormalPath::lift(path).unwrap(),
         query,
-        headers: map,
+        present: Present::default(),
+        headers: Cow::Owned(map),
         form: Form::Origin,
         expects_continue: false,
         upgrade: None,
     }
 }
 
-pub(super) fn understood(service: &Service, head: Head, body: &[u8]) -> Result<Call, Refusal> {
+pub(super) fn understood(service: &Service, head: Head<'static>, body: &[u8]) -> Result<Call, Refusal> {
     let (params, limits) = match service.select(&head) {
         Selection::Tool(tool, params) => (params, tool.body_bytes_max),
         _ => (Vec::new(), service.body_bytes_max),
@@ -107,7 +110,7 @@ pub(super) fn understood(service: &Service, head: Head, body: &[u8]) -> Result<C
     )
 }
 
-pub(super) fn judged(set: &PolicySet, head: Head, body: &[u8], who: &Identity) -> Result<Prepared, Refusal> {
+pub(super) fn judged(set: &PolicySet, head: Head<'static>, body: &[u8], who: &Identity) -> Result<Prepared, Refusal> {
     let service = &set.services[0];
     let selection = service.select(&head);
     let call = understood(service, head.clone(), body)?;

@@ -142,10 +142,10 @@ fn an_injected_credential_leaves_no_room_for_the_agents_own() {
 fn headers_that_two_readers_could_read_in_two_ways_are_refused() {
     let set = with_tool("", "{method: POST, path: /t}", "");
     let mut odd = head("POST", "/t", &[]);
-    odd.headers.insert("x-odd", HeaderValue::from_bytes(b"\xff").unwrap());
+    odd.headers.to_mut().insert("x-odd", HeaderValue::from_bytes(b"\xff").unwrap());
     assert_eq!(judged(&set, odd, b"", &who()).unwrap_err().code, Code::RequestAmbiguous);
     let mut utf8 = head("POST", "/t", &[]);
-    utf8.headers.insert("x-name", HeaderValue::from_bytes("é".as_bytes()).unwrap());
+    utf8.headers.to_mut().insert("x-name", HeaderValue::from_bytes("é".as_bytes()).unwrap());
     assert_eq!(header(&judged(&set, utf8, b"", &who()).unwrap(), "x-name"), Some("é"));
 }
 

@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::base::time::Timestamp;
@@ -115,6 +116,8 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(LOCK_WAIT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Else SQLite plans a statement with a bound LIMIT anew each time it runs.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // The lock mode comes before WAL, so that the log's index lives in this process's memory and
     // no other process can ever read or write beside it.
     connection.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(()))?;

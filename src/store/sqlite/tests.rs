@@ -497,3 +497,15 @@ async fn unreadable_events_and_keys_do_not_stop_the_others() {
     assert_eq!(h.events().await.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 3]);
     assert_eq!(h.store().same_keys(&Digest::of(b"keys")).await, Ok(false), "keys that cannot be read are other keys");
 }
+
+#[test]
+fn a_statement_with_a_bound_limit_is_planned_once() {
+    let file = File::new();
+    let (_held, connection) = super::file::open(&file.path()).unwrap();
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM drafts WHERE status = 'pending' AND owner = ?1 LIMIT ?2)";
+    let mut statement = connection.prepare(sql).unwrap();
+    for limit in [1, 2, 3] {
+        statement.query_row((b"owner".as_slice(), limit), |row| row.get::<_, i64>(0)).unwrap();
+    }
+    assert_eq!(statement.get_status(rusqlite::StatementStatus::RePrepare), 0);
+}
