@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "tidy/docs.rs"]
+mod docs;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -11,7 +11,7 @@ use countersign::agent::identity::{AgentEntry, Source};
 use countersign::agent::{AgentConfig, AgentListener};
 use countersign::base::chance::OsChance;
 use countersign::base::digest::Digest;
-use countersign::base::id::{DraftId, Initiator, NodeId, Tenant};
+use countersign::base::id::{DraftId, Initiator, NodeId, StepId, Tenant};
 use countersign::base::time::{SystemClock, Timestamp};
 use countersign::draft::keys::KeySet;
 use countersign::guard::observer::Unobserved;
@@ -163,11 +163,15 @@ impl SendLog for NoLog {
         Ok(Logged::New)
     }
 
+    fn began(&self, _id: &DraftId) -> bool {
+        false
+    }
+
     async fn keep(&self, _outcome: &Settle) -> Result<(), JournalError> {
         Ok(())
     }
 
-    async fn taken(&self, _id: &DraftId) -> Result<(), JournalError> {
+    async fn taken(&self, _id: &DraftId, _step: StepId) -> Result<(), JournalError> {
         Ok(())
     }
 

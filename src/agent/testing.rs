@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::base::chance::SeededChance;
-use crate::base::id::{DraftId, NodeId};
+use crate::base::id::{DraftId, NodeId, StepId};
 use crate::base::time::{SystemClock, Timestamp};
 use crate::draft::keys::KeySet;
 use crate::guard::pause::{NoPause, Pause};
@@ -338,11 +338,15 @@ impl SendLog for NoLog {
         Ok(Logged::New)
     }
 
+    fn began(&self, _id: &DraftId) -> bool {
+        false
+    }
+
     async fn keep(&self, _outcome: &Settle) -> Result<(), JournalError> {
         Ok(())
     }
 
-    async fn taken(&self, _id: &DraftId) -> Result<(), JournalError> {
+    async fn taken(&self, _id: &DraftId, _step: StepId) -> Result<(), JournalError> {
         Ok(())
     }
 

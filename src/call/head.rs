@@ -91,18 +91,8 @@ impl<'h> Head<'h> {
     /// or parameter, and inbound headers of the guard's own.
     pub fn read(method: &str, target: &[u8], http10: bool, headers: &'h HeaderMap) -> Result<Self, Refusal> {
         let method = read_method(method)?;
-        let text = read_target(target)?;
         let Walked { present, host, expect, upgrade } = walk(headers)?;
-        let named = host.map(read_host).transpose()?;
-        let (form, authority, rest) = split_target(&method, text)?;
-        let authority = match (authority, named) {
-            (Some(target), Some(named)) if !same(&target, &named, form) => {
-                return Err(ambiguous("`Host` names another authority than the target"));
-            }
-            (Some(target), named) if named.is_some() || http10 => target,
-            (None, Some(named)) => named,
-            _ => return Err(ambiguous("it has no `Host`")),
-        };
+        let (form, authority, rest) = one_authority(&method, target, http10, host)?;
         let (path, query) = match rest.split_once('?') {
             Some((path, query)) => (path, Some(query.to_owned())),
             None => (rest, None),
@@ -245,7 +235,7 @@ fn walk(headers: &HeaderMap) -> Result<Walked<'_>, Refusal> {
     for (name, value) in headers {
         if *name == header::HOST {
             if walked.host.replace(value).is_some() {
-                return Err(ambiguous("it has two `Host` headers"));
+                return Err(two_hosts());
             }
         } else if *name == header::EXPECT {
             let again = walked.expect.replace(value).is_some();
@@ -273,6 +263,10 @@ fn walk(headers: &HeaderMap) -> Result<Walked<'_>, Refusal> {
         }
     }
     Ok(walked)
+}
+
+fn two_hosts() -> Refusal {
+    ambiguous("it has two `Host` headers")
 }
 
 fn read_host(value: &HeaderValue) -> Result<Authority, Refusal> {
@@ -305,6 +299,44 @@ fn split_target<'a>(method: &Method, text: &'a str) -> Result<(Form, Option<Auth
         return Err(ambiguous("the target has no path; a client sends `/` for an empty one"));
     }
     Ok((Form::Absolute { https }, Some(authority), &rest[end..]))
+}
+
+/// Whether target and `Host` name one authority, for a listener that takes the request on from
+/// there itself. `http10` says that the request is HTTP/1.0.
+///
+/// # Errors
+///
+/// `REQUEST_AMBIGUOUS` for a method that is none, a target in another form, and a host that is
+/// missing, doubled, malformed or other than the target's.
+pub fn check_authority(method: &str, target: &[u8], http10: bool, headers: &HeaderMap) -> Result<(), Refusal> {
+    let method = Method::from_bytes(method.as_bytes()).map_err(|_| ambiguous("its method is no token"))?;
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        return Err(two_hosts());
+    }
+    one_authority(&method, target, http10, host).map(|_| ())
+}
+
+/// The form of the target, the one authority of the request, and path and query.
+fn one_authority<'a>(
+    method: &Method,
+    target: &'a [u8],
+    http10: bool,
+    host: Option<&HeaderValue>,
+) -> Result<(Form, Authority, &'a str), Refusal> {
+    let text = read_target(target)?;
+    let named = host.map(read_host).transpose()?;
+    let (form, authority, rest) = split_target(method, text)?;
+    let authority = match (authority, named) {
+        (Some(target), Some(named)) if !same(&target, &named, form) => {
+            return Err(ambiguous("`Host` names another authority than the target"));
+        }
+        (Some(target), named) if named.is_some() || http10 => target,
+        (None, Some(named)) => named,
+        _ => return Err(ambiguous("it has no `Host`")),
+    };
+    Ok((form, authority, rest))
 }
 
 fn same(target: &Authority, named: &Authority, form: Form) -> bool {

@@ -55,6 +55,11 @@ pub(super) fn whole(draft: &Value) -> String {
     row("tool", format!("{} ({}) of {}", text(draft, "/tool"), text(draft, "/capability"), text(draft, "/service")));
     row("risk", text(draft, "/risk"));
     row("for", format!("{}, asked by {}", text(draft, "/owner"), text(draft, "/initiator")));
+    for (label, pointer) in [("data of", "/subject"), ("as admin", "/admin_context"), ("admin mode", "/admin_mode")] {
+        if draft.pointer(pointer).is_some_and(|value| !value.is_null()) {
+            row(label, text(draft, pointer));
+        }
+    }
     row("held", format!("{}, ends {}", text(draft, "/created_at"), text(draft, "/expires_at")));
     if draft.get("possible_duplicate_of").is_some_and(|id| !id.is_null()) {
         row("careful", format!("the same call was carried out before: {}", text(draft, "/possible_duplicate_of")));
@@ -136,7 +141,7 @@ mod tests {
             "draft_id": "dr_5_01J", "status": "pending", "phase": null, "service": "lightnote", "tool": "create_todo",
             "capability": "todo.create", "risk": "low", "args_hash": "ab12", "owner": "u1", "initiator": "bot",
             "created_at": "2026-01-01T00:00:00.000Z", "expires_at": "2026-01-01T00:05:00.000Z", "intact": true,
-            "possible_duplicate_of": "dr_5_01H",
+            "possible_duplicate_of": "dr_5_01H", "subject": "u2", "admin_context": "org-7\u{202e}", "admin_mode": "full",
             "preview": {"title": "Create a to-do", "target": "milk\u{1b}[2J", "impact": "A to-do is made.",
                         "details": [{"key": "priority", "value": "1"}]},
             "args": {"title": "milk\u{202e}", "priority": 1},

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
+use crate::policy::visible::spelled_json;
 pub use crate::policy::visible::visible;
 
 /// How a subcommand ends. The numbers are part of the interface.
@@ -90,9 +91,11 @@ impl Output {
         let _ = std::io::stdout().lock().flush();
     }
 
-    /// The result, as one line of JSON.
+    /// The result, as one line of JSON, with what would steer a terminal or not be seen on it as
+    /// escapes.
     pub fn value<T: Serialize>(self, value: &T) {
-        self.line(serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned()));
+        let json = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
+        self.line(spelled_json(&json));
     }
 
     /// Something for the person, not part of the result.
@@ -105,7 +108,7 @@ impl Output {
         self.say(failed);
         if self.json {
             let value = serde_json::json!({"error": failed.message, "hint": failed.hint, "exit": failed.exit as u8});
-            self.line(value);
+            self.value(&value);
         }
         failed.exit
     }

@@ -15,11 +15,8 @@ use crate::guard::problem::Problem;
 
 use super::reply;
 
-/// Longest reason or comment, in characters.
-pub(super) const WORDS_CHARS_MAX: usize = 1_000;
-
-/// Longest evidence, in characters.
-pub(super) const EVIDENCE_CHARS_MAX: usize = 500;
+pub(super) use crate::draft::decision::WORDS_CHARS_MAX;
+pub(super) use crate::draft::outcome::EVIDENCE_TEXT_CHARS_MAX as EVIDENCE_CHARS_MAX;
 
 /// Longest confirmation token, in characters.
 pub(super) const TOKEN_CHARS_MAX: usize = 512;

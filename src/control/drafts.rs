@@ -82,6 +82,9 @@ async fn find_receipt(asked: &Asked) -> Result<Receipt, Problem> {
     let id = asked.id.strip_prefix("rc_").and_then(|rest| format!("dr_{rest}").parse().ok());
     let id = id.ok_or_else(reply::no_such_draft)?;
     let view = asked.state.desk.show(asked.approver()?, &id).await?;
+    if !view.line.intact {
+        return Err(reply::not_intact(&id));
+    }
     view.receipt.ok_or_else(reply::no_such_draft)
 }
 

@@ -22,6 +22,7 @@ use crate::base::digest::Digest;
 use crate::base::id::DraftId;
 use crate::guard::problem::Problem;
 use crate::guard::who::Approver;
+use crate::policy::visible::spelled_json;
 use crate::store::row::Event;
 
 use super::asked::{Asked, Caller};
@@ -165,5 +166,5 @@ impl Feed {
 
 fn written(event: &Event) -> String {
     let data = serde_json::to_string(event).unwrap_or_else(|_| "{}".to_owned());
-    format!("id: {}\nevent: {}\ndata: {data}\n\n", event.seq, event.kind)
+    format!("id: {}\nevent: {}\ndata: {}\n\n", event.seq, event.kind, spelled_json(&data))
 }

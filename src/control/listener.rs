@@ -5,7 +5,6 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::io::Cursor;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,11 +107,11 @@ async fn accept(
 
 async fn connection(stream: TcpStream, router: Router, bounds: Bounds) {
     let _ = stream.set_nodelay(true);
-    let (mut reader, mut writer) = stream.into_split();
-    let head = match door::read_head(&mut reader, bounds.head).await {
-        Ok(Some(head)) => head,
+    let (reader, mut writer) = stream.into_split();
+    let request = match door::admit(reader, bounds.head).await {
+        Ok(Some(request)) => request,
         Ok(None) => return,
-        Err(problem) => {
+        Err((reader, problem)) => {
             tracing::debug!(code = %problem.code, "a control connection was refused");
             let said = async {
                 writer.write_all(&door::written(&problem)).await.ok()?;
@@ -124,8 +123,10 @@ async fn connection(stream: TcpStream, router: Router, bounds: Bounds) {
     };
     let live = Arc::new(AtomicBool::new(false));
     let marks = Arc::clone(&live);
+    let cut = request.cut();
     let inner = TowerToHyperService::new(router);
-    let service = service_fn(move |request: http::Request<Incoming>| {
+    let service = service_fn(move |mut request: http::Request<Incoming>| {
+        request.extensions_mut().insert(cut.clone());
         let (inner, marks) = (inner.clone(), Arc::clone(&marks));
         let answered: BoxFuture<'static, Result<Response, Infallible>> = Box::pin(async move {
             let response = inner.call(request.map(Body::new)).await?;
@@ -134,7 +135,7 @@ async fn connection(stream: TcpStream, router: Router, bounds: Bounds) {
         });
         answered
     });
-    let io = TokioIo::new(tokio::io::join(Cursor::new(head).chain(reader), writer));
+    let io = TokioIo::new(tokio::io::join(request, writer));
     let served = hyper::server::conn::http1::Builder::new()
         .keep_alive(false)
         .half_close(true)
@@ -144,9 +145,9 @@ async fn connection(stream: TcpStream, router: Router, bounds: Bounds) {
         .serve_connection(io, service)
         .without_shutdown();
     let Some(Ok(parts)) = within(served, &live, bounds.connection).await else { return };
-    let (reader, mut writer) = parts.io.into_inner().into_inner();
+    let (request, mut writer) = parts.io.into_inner().into_inner();
     let _ = tokio::time::timeout(bounds.linger, writer.shutdown()).await;
-    linger(reader, bounds.linger).await;
+    linger(request.into_inner(), bounds.linger).await;
 }
 
 /// Waits for `work`, longer where it turned out to be a live stream.

@@ -5,7 +5,7 @@
 //!
 //! | file | question it answers |
 //! | --- | --- |
-//! | [`listener`], [`door`] | which bytes are a request, and how much may one ask of us? |
+//! | [`listener`], [`door`], [`framed`] | which bytes are a request, and how much may one ask of us? |
 //! | [`routes`] | which calls are there, and who may make them? |
 //! | [`caller`], [`credentials`], [`origin`] | who stands there, and did they mean to come? |
 //! | [`closed`], [`asked`] | what exactly is asked? |
@@ -26,6 +26,7 @@ mod console;
 mod door;
 mod drafts;
 mod events;
+mod framed;
 mod health;
 mod openapi;
 mod origin;

@@ -3,6 +3,8 @@
 //! Owns the security headers. Must never build a problem's words for a refusal that the guard
 //! made: those come as they are.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -10,9 +12,11 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 
 use crate::base::code::Code;
+use crate::base::id::DraftId;
 use crate::base::refusal::FieldError;
 use crate::guard::answer::Answer;
-use crate::guard::problem::Problem;
+use crate::guard::problem::{Executed, Problem};
+use crate::policy::visible::spelled_json;
 
 /// What a page of the console may load and do: its own style sheet, its own script, its own
 /// forms. No frames, no foreign bytes, nothing inline.
@@ -34,9 +38,18 @@ pub(super) const EVERYWHERE: [(&str, &str); 7] = [
     ("cross-origin-resource-policy", "same-origin"),
 ];
 
-/// An answer of the guard as a response.
+/// An answer of the guard as a response. JSON is printed to terminals, so what would be obeyed or
+/// not be seen there is escaped; its value stays the same.
 pub(super) fn from_answer(answer: Answer) -> Response {
-    let mut response = Response::new(Body::from(answer.body));
+    let is_json = answer
+        .headers
+        .iter()
+        .any(|(name, value)| name.eq_ignore_ascii_case("content-type") && value.split(';').next().is_some_and(of_json));
+    let body = match std::str::from_utf8(&answer.body).map(spelled_json) {
+        Ok(Cow::Owned(spelled)) if is_json => spelled.into_bytes().into(),
+        _ => answer.body,
+    };
+    let mut response = Response::new(Body::from(body));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in answer.headers {
         // What cannot stand in a header is left out: the body says it too.
@@ -45,6 +58,10 @@ pub(super) fn from_answer(answer: Answer) -> Response {
         }
     }
     secured(response)
+}
+
+fn of_json(media_type: &str) -> bool {
+    media_type == "application/json" || media_type.ends_with("+json")
 }
 
 /// Adds the headers of every answer where they do not stand yet.
@@ -99,6 +116,15 @@ pub(super) fn invalid_all(errors: Vec<FieldError>) -> Problem {
 }
 
 /// No draft has this id.
+/// Nothing that a draft says is passed on where it does not verify.
+pub(super) fn not_intact(id: &DraftId) -> Problem {
+    let detail =
+        "The stored draft does not verify, so nothing it says is believed. Look for who can write to the store.";
+    let mut problem = Problem::new(Code::DraftIntegrityFailed, detail).about(id);
+    problem.executed = Executed::Unknown;
+    problem
+}
+
 pub(super) fn no_such_draft() -> Problem {
     Problem::new(Code::DraftNotFound, "No draft has this id: it was never known, or it is past its retention.")
 }

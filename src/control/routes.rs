@@ -26,6 +26,7 @@ use crate::guard::problem::Problem;
 use super::asked::{Asked, Caller, Params};
 use super::caller::{self, Standing};
 use super::console;
+use super::framed::BodyCut;
 use super::reply;
 use super::state::ControlState;
 use super::{drafts, events, health, openapi, policies, tokens};
@@ -151,7 +152,8 @@ pub(super) static ROUTES: &[Route] = &[
         codes &[Code::RateLimited, Code::DecisionUncertain], events::events),
     route!(GET "/v1/receipts/{id}" Approver "showReceipt" "The receipt of a draft."
         query &[], body None, answers &[(200, "Receipt")],
-        codes &[Code::DraftNotFound, Code::ApproverNotAllowed, Code::DecisionUncertain], drafts::receipt),
+        codes &[Code::DraftNotFound, Code::ApproverNotAllowed, Code::DraftIntegrityFailed, Code::DecisionUncertain],
+        drafts::receipt),
     route!(GET "/v1/capabilities" Known "capabilities" "The registry in force."
         query &[], body None, answers &[(200, "Capabilities")], codes &[], policies::capabilities),
     route!(GET "/v1/policies" Known "policies" "The policy set in force, its version and the last error."
@@ -333,7 +335,10 @@ async fn read_body(parts: &request::Parts, body: Body) -> Result<Bytes, Problem>
     match tokio::time::timeout(BODY_PATIENCE, Limited::new(body, BODY_BYTES_MAX).collect()).await {
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Problem::new(Code::BodyMalformed, "The body did not arrive whole. Nothing was changed.")),
+        Ok(Err(_)) => Err(match parts.extensions.get::<BodyCut>().and_then(BodyCut::why) {
+            Some(refusal) => refusal.clone().into(),
+            None => Problem::new(Code::BodyMalformed, "The body did not arrive whole. Nothing was changed."),
+        }),
         Err(_) => Err(Problem::new(Code::RequestTimeout, "The body did not arrive in time. Nothing was changed.")),
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::base::code::Code;
+use crate::draft::outcome::Failure;
 use crate::draft::state::Status;
 
 fn reference(name: &str) -> Value {
@@ -81,13 +82,14 @@ fn line_properties() -> Value {
 
 fn views() -> Vec<(&'static str, Value)> {
     let statuses: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
+    let failures: Vec<&str> = Failure::ALL.iter().map(|failure| failure.as_str()).collect();
     let mut draft = line_properties();
     let more = json!({
         "args": {}, "request": nullable(reference("Request")), "session": nullable(text()), "role": nullable(text()),
-        "subject": nullable(text()), "admin_context": nullable(text()), "message_id": nullable(text()),
+        "subject": nullable(text()), "admin_context": nullable(text()), "admin_mode": nullable(text()), "message_id": nullable(text()),
         "origin_request_id": nullable(text()), "policy_version": nullable(text()),
         "votes": {"type": "array", "items": reference("Vote")}, "refused": nullable(reference("Refused")),
-        "failure": nullable(text()), "again": {"type": "boolean"}, "receipt": nullable(reference("Receipt")),
+        "failure": nullable(json!({"enum": failures})), "again": {"type": "boolean"}, "receipt": nullable(reference("Receipt")),
         "evidence": {"type": "array", "items": reference("Evidence")}, "claimed_at": nullable(time()),
         "sent_at": nullable(time()), "ended_at": nullable(time()), "collected_at": nullable(time()),
     });
@@ -138,7 +140,7 @@ fn views() -> Vec<(&'static str, Value)> {
                     "draft_id": text(), "status": reference("Status"),
                     "phase": nullable(json!({"enum": ["claimed", "sending"]})),
                     "outcome": nullable(json!({"enum": ["succeeded", "failed"]})),
-                    "executed": {"enum": [true, false, "unknown"]}, "failure": nullable(text()),
+                    "executed": {"enum": [true, false, "unknown"]}, "failure": nullable(json!({"enum": failures})),
                     "args_hash": digest(), "decided_by": nullable(json!({"type": "array", "items": reference("Decider")})),
                     "reason": nullable(text()), "receipt": nullable(reference("Receipt")), "replayed": {"type": "boolean"},
                     "votes": object(json!({"have": {"type": "integer"}, "need": {"type": "integer"}}), &[], false),
@@ -176,7 +178,9 @@ fn records() -> Vec<(&'static str, Value)> {
         (
             "Refused",
             object(
-                json!({"by": nullable(reference("Decider")), "reason": text(), "at": time()}),
+                json!({
+                    "by": nullable(reference("Decider")), "reason": text(), "at": time(), "mac": nullable(digest()),
+                }),
                 &["by", "reason", "at"],
                 false,
             ),

@@ -49,6 +49,9 @@ pub struct Decider {
     pub at: Timestamp,
 }
 
+/// Most characters that a person may write beside a decision: a comment, a reason.
+pub const WORDS_CHARS_MAX: usize = 1_000;
+
 /// A vote or a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -78,7 +81,7 @@ pub struct Vote {
     pub decider: Decider,
     /// The epoch that the claim will have if this vote completes the quorum.
     pub epoch: u64,
-    /// What the person wrote beside the click; at most 1,000 characters.
+    /// What the person wrote beside the click; at most [`WORDS_CHARS_MAX`] characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
     /// [`crate::draft::binding::vote_mac`].
@@ -94,6 +97,8 @@ pub struct Refused {
     pub reason: String,
     /// When, by the store's clock.
     pub at: Timestamp,
+    /// [`super::proof::refusal_mac`]; `None` for an expiry, which follows from the draft's times.
+    pub mac: Option<Digest>,
 }
 
 impl Refused {

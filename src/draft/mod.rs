@@ -7,6 +7,7 @@ pub mod binding;
 pub mod decision;
 pub mod keys;
 pub mod outcome;
+pub mod proof;
 pub mod receipt;
 pub mod record;
 pub mod seal;

@@ -17,15 +17,21 @@ pub enum Failure {
     Refused,
     /// A person resolved it as not executed.
     Resolved,
+    /// Its confirmation does not verify, so it was not sent: somebody wrote to the store. Not
+    /// offered again: whoever wrote this may have hidden more.
+    Integrity,
 }
 
 impl Failure {
+    /// Every one.
+    pub const ALL: [Self; 5] = [Self::NotSent, Self::ReleaseTooLate, Self::Refused, Self::Resolved, Self::Integrity];
+
     /// Whether nothing was sent, provably.
     #[must_use]
     pub const fn not_sent(self) -> bool {
         match self {
             Self::NotSent | Self::ReleaseTooLate => true,
-            Self::Refused | Self::Resolved => false,
+            Self::Refused | Self::Resolved | Self::Integrity => false,
         }
     }
 
@@ -37,9 +43,16 @@ impl Failure {
             Self::ReleaseTooLate => "release_too_late",
             Self::Refused => "refused",
             Self::Resolved => "resolved",
+            Self::Integrity => "integrity",
         }
     }
 }
+
+/// Most characters of a piece of evidence.
+pub const EVIDENCE_TEXT_CHARS_MAX: usize = 500;
+
+/// Most characters of a piece of evidence's source.
+pub const EVIDENCE_SOURCE_CHARS_MAX: usize = 32;
 
 /// One piece of evidence about an outcome; control data, never part of the draft.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,11 +61,31 @@ pub struct Evidence {
     pub at: Timestamp,
     /// `attempt`, `late_answer`, `take_over`, `person`.
     pub source: String,
-    /// A bounded sentence without args or credentials: at most 500 characters.
+    /// A sentence without args or credentials, at most [`EVIDENCE_TEXT_CHARS_MAX`] characters.
     pub text: String,
     /// The upstream's status, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream_status: Option<u16>,
+}
+
+impl Evidence {
+    /// A piece of evidence with its texts cut at their bounds: an outcome's MAC covers it, so
+    /// nothing below may cut it.
+    #[must_use]
+    pub fn new(at: Timestamp, source: &str, text: &str, upstream_status: Option<u16>) -> Self {
+        Self {
+            at,
+            source: source.chars().take(EVIDENCE_SOURCE_CHARS_MAX).collect(),
+            text: text.chars().take(EVIDENCE_TEXT_CHARS_MAX).collect(),
+            upstream_status,
+        }
+    }
+
+    /// Whether its texts keep their bounds.
+    #[must_use]
+    pub fn is_bounded(&self) -> bool {
+        self.source.chars().count() <= EVIDENCE_SOURCE_CHARS_MAX && self.text.chars().count() <= EVIDENCE_TEXT_CHARS_MAX
+    }
 }
 
 /// The upstream's answer as it is kept and replayed: status, kept headers, bounded body.

@@ -4,15 +4,17 @@ use crate::base::code::Code;
 use crate::base::id::{DraftId, StepId};
 use crate::draft::binding;
 use crate::draft::outcome::{Failure, StoredResponse};
+use crate::draft::proof::{self, Refusal, withdrawn_by};
 use crate::draft::record::Identity;
 use crate::draft::seal;
 use crate::draft::state::Status;
-use crate::store::contract::{Ended, Filter, StoreError};
+use crate::store::contract::{Ended, Filter, PAGE_MAX, StoreError, page_is_full};
 use crate::store::row::Stored;
 
 use super::answer::Answer;
 use super::core::{ASK_AGAIN_MAX, Guard, not_found};
 use super::problem::{Executed, Problem, UNKNOWN_TEXT};
+use super::render::deciders;
 use super::views::AgentView;
 
 impl Guard {
@@ -28,7 +30,7 @@ impl Guard {
         if collect && stored.row.receipt.is_some() {
             self.collected(&stored).await;
         }
-        Ok(self.agent_view(&stored, Some(&opened)))
+        Ok(self.agent_view(&stored, Some(&opened.draft)))
     }
 
     /// The upstream's stored response word for word, 202 while there is none, or the problem.
@@ -41,17 +43,16 @@ impl Guard {
 
     async fn try_result(&self, who: &Identity, id: &DraftId, collect: bool) -> Result<Answer, Problem> {
         let stored = self.load_own(who, id).await?;
+        let opened = self.open(&stored)?;
         match stored.row.state.status() {
             Status::Pending | Status::Running | Status::Verifying => {
-                let opened = self.open(&stored)?;
-                let view = self.agent_view(&stored, Some(&opened));
+                let view = self.agent_view(&stored, Some(&opened.draft));
                 Ok(Answer::json(202, &view)
                     .with("Countersign-Draft", id.to_string())
                     .with("Countersign-Status", view.status.as_str()))
             }
             Status::Succeeded | Status::Failed => self.stored_answer(&stored, collect, false).await,
             Status::Unverifiable | Status::Rejected | Status::Expired | Status::Withdrawn => {
-                self.open(&stored)?;
                 Err(self.ended_problem(&stored))
             }
         }
@@ -64,12 +65,14 @@ impl Guard {
     /// As [`Self::agent_status`], and `DRAFT_ALREADY_DECIDED`, `DRAFT_EXPIRED`.
     pub async fn withdraw(&self, who: &Identity, id: &DraftId) -> Result<AgentView, Problem> {
         let stored = self.load_own(who, id).await?;
-        // What does not verify stays as it was found, also for its own agent.
-        self.open(&stored)?;
+        let opened = self.open(&stored)?;
         let step = StepId::new(&*self.parts.chance);
+        let by = who.initiator.as_str();
+        let mac = proof::refusal_mac(&self.parts.keys, &opened, Refusal::Withdrawn, None, &withdrawn_by(by));
+        let mac = mac.map_err(|_| self.integrity_failed(&stored))?;
         let mut asked = 0;
         let ended = loop {
-            match self.parts.store.withdraw(id, step, who.initiator.as_str()).await {
+            match self.parts.store.withdraw(id, step, by, mac).await {
                 Ok(ended) => break ended,
                 Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
                 Err(error) => return Err(self.uncertain("withdraw", &error)),
@@ -79,13 +82,15 @@ impl Guard {
             Ended::Done(now) => {
                 self.parts.observer.draft(&now.row.tool, Status::Withdrawn);
                 let opened = self.open(&now)?;
-                Ok(self.agent_view(&now, Some(&opened)))
+                Ok(self.agent_view(&now, Some(&opened.draft)))
             }
-            Ended::NotPending(now) if now.row.state.status() == Status::Withdrawn => {
+            Ended::NotPending(now) => {
                 let opened = self.open(&now)?;
-                Ok(self.agent_view(&now, Some(&opened)))
+                if now.row.state.status() == Status::Withdrawn {
+                    return Ok(self.agent_view(&now, Some(&opened.draft)));
+                }
+                Err(self.decided_problem(&now))
             }
-            Ended::NotPending(now) => Err(self.decided_problem(&now)),
             Ended::NotFound => Err(not_found(id)),
             Ended::Changed | Ended::KeyReused => Err(self.decided_problem(&stored)),
         }
@@ -97,19 +102,30 @@ impl Guard {
     ///
     /// `DECISION_UNCERTAIN`.
     pub async fn agent_pending(&self, who: &Identity) -> Result<Vec<AgentView>, Problem> {
-        let filter = Filter {
+        let mut filter = Filter {
             tenant: Some(who.tenant.clone()),
             statuses: vec![Status::Pending, Status::Running, Status::Verifying],
             owner_hash: Some(binding::owner_hash(&self.parts.keys, &who.tenant, &who.owner)),
             initiator: Some(who.initiator.clone()),
-            limit: 200,
+            limit: PAGE_MAX,
             ..Filter::default()
         };
-        let found = self.parts.store.list(&filter).await.map_err(|error| self.uncertain("list", &error))?;
         let now = self.now();
-        let open =
-            found.iter().filter(|stored| stored.row.state.status() != Status::Pending || now < stored.row.expires_at);
-        Ok(open.filter_map(|stored| Some(self.agent_view(stored, Some(&self.open(stored).ok()?)))).collect())
+        let mut views = Vec::new();
+        // Long bodies make short pages.
+        loop {
+            let found = self.parts.store.list(&filter).await.map_err(|error| self.uncertain("list", &error))?;
+            let open = found
+                .iter()
+                .filter(|stored| stored.row.state.status() != Status::Pending || now < stored.row.expires_at);
+            views.extend(open.filter_map(|stored| Some(self.agent_view(stored, Some(&self.open(stored).ok()?.draft)))));
+            let full = page_is_full(&found, filter.limit);
+            filter.limit -= found.len().min(filter.limit);
+            filter.before = found.last().map(|stored| stored.row.id.clone());
+            if !full || filter.limit == 0 {
+                return Ok(views);
+            }
+        }
     }
 
     async fn load_own(&self, who: &Identity, id: &DraftId) -> Result<Stored, Problem> {
@@ -139,12 +155,11 @@ impl Guard {
         replayed: bool,
     ) -> Result<Answer, Problem> {
         let row = &stored.row;
-        self.open(stored)?;
         let full = match &stored.response {
-            Some(_) => stored.clone(),
             None if row.has_response => self.load(&row.id).await?,
-            None => stored.clone(),
+            _ => stored.clone(),
         };
+        self.open(&full)?;
         if collect {
             self.collected(stored).await;
         }
@@ -186,6 +201,12 @@ impl Guard {
             (_, Some(Failure::ReleaseTooLate)) => Err(self.failed_problem(
                 Code::ReleaseTooLate,
                 "It was confirmed, but came too late to be sent. Nothing was executed; a person can offer it again.",
+                stored,
+            )),
+            (_, Some(Failure::Integrity)) => Err(self.failed_problem(
+                Code::DraftIntegrityFailed,
+                "The confirmation of this call did not verify, so it was not sent. Nothing was executed; look for who \
+                 can write to the store.",
                 stored,
             )),
             // Neither sent for certain nor answered: what is known is who decided what.
@@ -236,16 +257,15 @@ impl Guard {
             return expired_problem(stored);
         }
         let refused = row.refused.as_ref();
-        let by = match (refused.and_then(|refused| refused.by.as_ref()), row.votes.last()) {
-            (Some(by), _) => Some(by.id.as_str()),
-            (None, Some(vote)) if refused.is_none() => Some(vote.decider.id.as_str()),
-            _ => None,
+        let by = match refused {
+            Some(refused) => refused.by.as_ref(),
+            None => deciders(row, row.failure).last().copied(),
         };
         let detail = format!("This draft is {status} already; nothing was changed by this request.");
         let mut problem = Problem::new(Code::DraftAlreadyDecided, detail)
             .about(&row.id)
             .with("status", &status)
-            .with("decided_by", &by)
+            .with("decided_by", &by.map(|by| by.id.as_str()))
             .with("reason", &refused.map(|refused| refused.reason.as_str()))
             .with("outcome", &outcome_word(status))
             .with("receipt", &row.receipt);

@@ -17,7 +17,7 @@ use crate::draft::state::{State, Status};
 use crate::policy::model::PolicySet;
 use crate::store::contract::{Ended, Store, StoreError};
 use crate::store::journal::SendLog;
-use crate::store::row::Stored;
+use crate::store::row::{Row, Stored};
 use crate::upstream::contract::Upstream;
 
 use super::observer::Observer;
@@ -29,6 +29,9 @@ use super::verify;
 /// How often a step whose reply was lost is asked again with the same step id before the caller
 /// is told that it is uncertain.
 pub(super) const ASK_AGAIN_MAX: u32 = 2;
+
+/// How long the journal remembers attempts beyond the retention of drafts.
+pub(super) const JOURNAL_MARGIN: Duration = Duration::from_secs(24 * 3600);
 
 /// What a guard is made of.
 pub struct Parts {
@@ -89,9 +92,18 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// The reason, for `/readyz` and the log.
+    /// What is wrong, for anybody who asks `/readyz`; where it is wrong stands in the log alone.
     pub async fn ready(&self) -> Result<(), String> {
-        self.parts.store.check().await.map_err(|error| error.to_string())
+        let Err(error) = self.parts.store.check().await else { return Ok(()) };
+        tracing::warn!(%error, "not ready: nothing can be held");
+        let reason = match error {
+            StoreError::Unavailable(_) => {
+                "The store takes no writes: its file is gone, its disk is full, or it does not answer. The guard's log says which."
+            }
+            StoreError::Uncertain(_) => "The store did not answer in time. The guard's log says more.",
+            StoreError::Corrupt(_) => "The store's file cannot be read. The guard's log says more.",
+        };
+        Err(reason.to_owned())
     }
 
     /// Waits until every release in flight has ended, at most `patience`; for a clean shutdown.
@@ -132,10 +144,16 @@ impl Guard {
         }
     }
 
-    /// Opens and verifies a draft: seal, MAC, every copy in clear against the sealed record, and
-    /// the votes of a draft that says it was confirmed.
+    /// Opens and verifies a draft: seal, MAC, every copy in clear against the sealed record, the
+    /// votes, and the outcome or the refusal. Nobody is told anything of a draft before this.
     pub(super) fn open(&self, stored: &Stored) -> Result<Opened, Problem> {
-        verify::whole(stored, &self.parts.keys).map_err(|_| self.integrity_failed(stored))
+        let opened = verify::whole(stored, &self.parts.keys, self.now());
+        let opened = opened.map_err(|_| self.integrity_failed(stored))?;
+        // "Not executed" of a draft that this node began to send is put back or forged.
+        if says_never_sent(&stored.row) && self.parts.journal.began(&stored.row.id) {
+            return Err(self.integrity_failed(stored));
+        }
+        Ok(opened)
     }
 
     /// What is stored does not verify. Whether anything was executed is said only where nothing
@@ -144,17 +162,18 @@ impl Guard {
         let row = &stored.row;
         self.parts.observer.integrity_failed();
         tracing::error!(draft = %row.id, "stored draft does not verify");
-        let never_began = matches!(row.state, State::Pending | State::Rejected | State::Expired | State::Withdrawn);
-        let detail = if never_began && row.attempts == 0 {
+        let began = row.attempts > 0 || self.parts.journal.began(&row.id);
+        let never_began = !began && (row.state == State::Pending || says_never_sent(row));
+        let detail = if never_began {
             "The stored draft does not verify. Nothing was sent; look for who can write to the store."
         } else {
             "The stored draft does not verify, so nothing it says is believed. Do not repeat the call; look for who can \
              write to the store, or for a key that was taken away."
         };
         let mut problem = Problem::new(Code::DraftIntegrityFailed, detail).about(&row.id);
-        if !never_began || row.attempts > 0 {
+        if !never_began {
             problem.executed = Executed::Unknown;
-            problem.upstream_called = row.attempts > 0;
+            problem.upstream_called = began;
         }
         problem
     }
@@ -201,6 +220,11 @@ impl Guard {
         self.parts.observer.failed_closed();
         Problem::uncertain(error)
     }
+}
+
+/// Whether a draft ended without ever having been claimed.
+fn says_never_sent(row: &Row) -> bool {
+    matches!(row.state, State::Rejected | State::Expired | State::Withdrawn)
 }
 
 pub(super) fn not_found(id: &DraftId) -> Problem {

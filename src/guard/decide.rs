@@ -9,7 +9,8 @@ use crate::base::code::Code;
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, Principal, StepId};
 use crate::draft::binding;
-use crate::draft::decision::{Channel, Decider, DeciderKind, Verb, Vote};
+use crate::draft::decision::{Channel, Decider, DeciderKind, Verb, Vote, WORDS_CHARS_MAX};
+use crate::draft::proof::{self, Refusal};
 use crate::draft::seal::Opened;
 use crate::draft::state::Status;
 use crate::policy::judge;
@@ -19,9 +20,7 @@ use crate::store::row::{Row, Stored};
 use super::answer::Answer;
 use super::core::{ASK_AGAIN_MAX, Guard, not_found};
 use super::problem::Problem;
-
-/// Most characters of a comment or a reason.
-pub(super) const WORDS_MAX: usize = 1_000;
+use super::render::deciders;
 
 /// A confirm as a shell hands it over, once the caller is known.
 pub(super) struct Confirm {
@@ -43,7 +42,7 @@ impl Guard {
             return self.answer_confirmed(stored, true, confirm.wait).await;
         }
         if judge::recheck(&self.policies(), &opened.draft).is_err() {
-            let refused = self.guard_rejects(&stored, "POLICY_CHANGED").await?;
+            let refused = self.guard_rejects(&stored, &opened, "POLICY_CHANGED").await?;
             return Err(self.decided_problem(&refused));
         }
         let (id, wait) = (stored.row.id.clone(), confirm.wait);
@@ -129,6 +128,7 @@ impl Guard {
     pub(super) async fn reject_draft(
         &self,
         stored: Stored,
+        opened: &Opened,
         by: Decider,
         reason: String,
         decision_key: Option<&str>,
@@ -137,25 +137,20 @@ impl Guard {
         if key_used_for(&stored.row, key.as_deref(), Verb::Confirm) {
             return Err(key_reused(&stored.row.id));
         }
-        let reject = Reject {
-            id: stored.row.id.clone(),
-            step: StepId::new(&*self.parts.chance),
-            sealed_digest: Some(stored.row.sealed_digest),
-            by,
-            reason,
-            decision_key: key,
-        };
+        let reject = self.refusal(&stored, opened, by, reason, key)?;
         match self.ask_reject(reject).await? {
             Ended::Done(now) => {
+                self.open(&now)?;
                 self.parts.observer.draft(&now.row.tool, Status::Rejected);
                 self.parts.observer.rejected(&now.row.tool, "person");
                 self.parts.observer.decided(&now.row.tool, self.now().since(now.row.created_at));
                 Ok(rejected(&now.row, false))
             }
-            Ended::NotPending(now) if now.row.state.status() == Status::Rejected && by_person(&now.row) => {
-                Ok(rejected(&now.row, true))
-            }
             Ended::NotPending(now) => {
+                self.open(&now)?;
+                if now.row.state.status() == Status::Rejected && by_person(&now.row) {
+                    return Ok(rejected(&now.row, true));
+                }
                 self.parts.observer.confirm_conflict("decided");
                 Err(self.decided_problem(&now))
             }
@@ -168,24 +163,46 @@ impl Guard {
     }
 
     /// The guard itself says no, with a reason code.
-    pub(super) async fn guard_rejects(&self, stored: &Stored, reason: &str) -> Result<Stored, Problem> {
-        let reject = Reject {
-            id: stored.row.id.clone(),
-            step: StepId::new(&*self.parts.chance),
-            sealed_digest: Some(stored.row.sealed_digest),
-            by: self.guard_decider(),
-            reason: reason.to_owned(),
-            decision_key: None,
-        };
+    pub(super) async fn guard_rejects(
+        &self,
+        stored: &Stored,
+        opened: &Opened,
+        reason: &str,
+    ) -> Result<Stored, Problem> {
+        let reject = self.refusal(stored, opened, self.guard_decider(), reason.to_owned(), None)?;
         match self.ask_reject(reject).await? {
             Ended::Done(now) => {
                 self.parts.observer.draft(&now.row.tool, Status::Rejected);
                 self.parts.observer.rejected(&now.row.tool, "guard");
                 Ok(*now)
             }
-            Ended::NotPending(now) => Ok(*now),
+            Ended::NotPending(now) => {
+                self.open(&now)?;
+                Ok(*now)
+            }
             Ended::Changed | Ended::KeyReused | Ended::NotFound => Err(not_found(&stored.row.id)),
         }
+    }
+
+    /// A no, bound to the draft.
+    fn refusal(
+        &self,
+        stored: &Stored,
+        opened: &Opened,
+        by: Decider,
+        reason: String,
+        decision_key: Option<String>,
+    ) -> Result<Reject, Problem> {
+        let mac = proof::refusal_mac(&self.parts.keys, opened, Refusal::Rejected, Some(&by), &reason);
+        Ok(Reject {
+            id: stored.row.id.clone(),
+            step: StepId::new(&*self.parts.chance),
+            sealed_digest: stored.row.sealed_digest,
+            by,
+            reason,
+            mac: mac.map_err(|_| self.integrity_failed(stored))?,
+            decision_key,
+        })
     }
 
     async fn ask_reject(&self, reject: Reject) -> Result<Ended, Problem> {
@@ -216,7 +233,7 @@ impl Guard {
                 self.parts.pause.at("after_settle_before_answer").await;
                 Ok(Answer::json(200, &decision_body(row, replayed)))
             }
-            Status::Unverifiable => Err(self.ended_problem(&stored).with("decided_by", &deciders(row))),
+            Status::Unverifiable => Err(self.ended_problem(&stored).with("decided_by", &deciders(row, row.failure))),
             Status::Expired => {
                 self.parts.observer.confirm_conflict("expired");
                 Err(self.decided_problem(&stored))
@@ -268,10 +285,6 @@ fn key_reused(id: &DraftId) -> Problem {
     .about(id)
 }
 
-fn deciders(row: &Row) -> Vec<&Decider> {
-    row.votes.iter().map(|vote| &vote.decider).collect()
-}
-
 fn decision_body(row: &Row, replayed: bool) -> Value {
     json!({
         "draft_id": row.id,
@@ -281,7 +294,7 @@ fn decision_body(row: &Row, replayed: bool) -> Value {
         "executed": super::render::executed(row),
         "failure": row.failure.map(crate::draft::outcome::Failure::as_str),
         "args_hash": row.args_hash,
-        "decided_by": deciders(row),
+        "decided_by": deciders(row, row.failure),
         "receipt": row.receipt,
         "replayed": replayed,
     })
@@ -326,5 +339,5 @@ pub(super) fn same_args(row: &Row, seen: Option<Digest>) -> Result<(), Problem> 
 
 /// Bounds a person's words.
 pub(super) fn words(text: &str) -> String {
-    text.chars().take(WORDS_MAX).collect()
+    text.chars().take(WORDS_CHARS_MAX).collect()
 }

@@ -12,7 +12,7 @@ use crate::draft::decision::{Channel, Decider, DeciderKind};
 use crate::draft::record::Draft;
 use crate::draft::seal::Opened;
 use crate::draft::state::{Status, Verdict};
-use crate::store::contract::Filter;
+use crate::store::contract::{Filter, PAGE_MAX, SWEEP_MAX, page_is_full};
 use crate::store::row::{Event, Stored};
 
 use super::answer::Answer;
@@ -30,9 +30,10 @@ impl Guard {
     /// `DECISION_UNCERTAIN`.
     pub async fn list(&self, who: &Approver, mut filter: Filter) -> Result<Page, Problem> {
         filter.tenant = Some(who.tenant.clone());
-        filter.limit = filter.limit.clamp(1, 200);
+        filter.limit = filter.limit.clamp(1, PAGE_MAX);
         let found = self.parts.store.list(&filter).await.map_err(|error| self.uncertain("list", &error))?;
-        let next = if found.len() == filter.limit { found.last().map(|stored| stored.row.id.clone()) } else { None };
+        let next =
+            if page_is_full(&found, filter.limit) { found.last().map(|stored| stored.row.id.clone()) } else { None };
         let mut drafts = Vec::with_capacity(found.len());
         for stored in found {
             let stored = self.expire_if_over(stored).await?;
@@ -119,8 +120,9 @@ impl Guard {
         decision_key: Option<String>,
     ) -> Answer {
         let result = async {
-            let (stored, _) = self.for_decision(who, id).await?;
-            self.reject_draft(stored, self.approver_decider(who), words(&reason), decision_key.as_deref()).await
+            let (stored, opened) = self.for_decision(who, id).await?;
+            let by = self.approver_decider(who);
+            self.reject_draft(stored, &opened, by, words(&reason), decision_key.as_deref()).await
         };
         result.await.unwrap_or_else(|problem| problem.answer())
     }
@@ -171,8 +173,9 @@ impl Guard {
     ) -> Answer {
         let result = async {
             let stored = self.by_token(app, token).await?;
-            self.open(&stored)?;
-            self.reject_draft(stored, self.owner_decider(app)?, words(&reason), decision_key.as_deref()).await
+            let opened = self.open(&stored)?;
+            let by = self.owner_decider(app)?;
+            self.reject_draft(stored, &opened, by, words(&reason), decision_key.as_deref()).await
         };
         result.await.unwrap_or_else(|problem| problem.answer())
     }
@@ -183,7 +186,7 @@ impl Guard {
     ///
     /// `DECISION_UNCERTAIN`.
     pub async fn events(&self, who: &Approver, after: u64, limit: usize) -> Result<Vec<Event>, Problem> {
-        let limit = limit.clamp(1, 1_000);
+        let limit = limit.clamp(1, SWEEP_MAX);
         let mut after = after;
         // A page that holds other tenants' events alone is read past: an empty answer means that
         // there is nothing more, and its reader comes back with the cursor it had.

@@ -10,7 +10,7 @@ use crate::call::args::Call;
 use crate::draft::binding::{self, JoinScope};
 use crate::draft::record::{Draft, Effect, Identity};
 use crate::draft::seal;
-use crate::draft::state::Status;
+use crate::draft::state::{State, Status};
 use crate::policy::judge::{self, Prepared, Selection};
 use crate::policy::model::{PolicySet, Service};
 use crate::store::contract::{Held, Hold, StoreError};
@@ -42,6 +42,9 @@ pub struct Proposal<'a> {
     /// Headers of the request that carry identity: never forwarded.
     pub identity_headers: &'a [http::HeaderName],
 }
+
+/// How often a hold is sealed anew because the store says that its time is another.
+pub(super) const CORRECTIONS_MAX: u32 = 2;
 
 /// How a new draft meets equal calls.
 pub(super) struct Meets {
@@ -76,9 +79,9 @@ impl Guard {
         let caller_key = idempotency_key.as_deref().map(|key| scope.caller_key(keys, key));
         let held_status = prepared.held_status;
         let args_hash = prepared.args_hash;
-        // The store refuses a hold whose idea of the time is wrong; `now` follows the store.
-        for _ in 0..2 {
-            let now = self.now();
+        // The store refuses a hold whose idea of the time is wrong, and says what time it is.
+        let mut now = self.now();
+        for _ in 0..=CORRECTIONS_MAX {
             let draft = self.draft(&prepared, &proposal, &policies.version, now);
             let meets = Meets {
                 join_key,
@@ -87,18 +90,26 @@ impl Guard {
                 refusal_memory_ms: millis(prepared.refusal_memory),
             };
             let hold = self.seal_hold(&draft, &prepared.body, meets)?;
-            match self.ask_hold(hold).await? {
-                Held::Clock(_) => {}
+            match self.ask_hold(&hold).await? {
+                Held::Clock(store_says) => now = store_says,
                 Held::Joined(earlier) | Held::RejectedBefore(earlier)
                     if !self.same_call(&earlier, identity, &args_hash) =>
                 {
                     return Err(self.integrity_failed(&earlier));
                 }
+                Held::New(stored) => {
+                    self.parts.observer.draft(&stored.row.tool, Status::Pending);
+                    self.parts.pause.at("after_hold_before_answer").await;
+                    // What was sealed a moment ago need not be opened to be known.
+                    return match is_as_made(&stored, &hold) {
+                        true => self.waiting_with(&stored, &draft, keys.active().id.as_str(), identity, held_status),
+                        false => self.waiting_answer(&stored, identity, held_status),
+                    };
+                }
                 held => return self.answer_held(held, identity, held_status).await,
             }
         }
-        tracing::error!("the store's clock and this node's differ by more than a second");
-        Err(self.hold_unavailable())
+        Err(self.too_slow())
     }
 
     /// Whether the draft that the store names really is this owner's, this agent's and this call:
@@ -184,7 +195,7 @@ impl Guard {
         })
     }
 
-    async fn ask_hold(&self, hold: Hold) -> Result<Held, Problem> {
+    async fn ask_hold(&self, hold: &Hold) -> Result<Held, Problem> {
         let mut asked = 0;
         loop {
             match self.parts.store.hold(hold.clone()).await {
@@ -199,6 +210,12 @@ impl Guard {
         }
     }
 
+    /// The store's time has moved on too far at every try.
+    pub(super) fn too_slow(&self) -> Problem {
+        tracing::error!("a hold waited for the store until its time was over, again and again; the store is too slow");
+        self.hold_unavailable()
+    }
+
     pub(super) fn hold_unavailable(&self) -> Problem {
         self.parts.observer.failed_closed();
         Problem::hold_unavailable()
@@ -206,11 +223,7 @@ impl Guard {
 
     async fn answer_held(&self, held: Held, who: &Identity, held_status: u16) -> Result<Answer, Problem> {
         match held {
-            Held::New(stored) => {
-                self.parts.observer.draft(&stored.row.tool, Status::Pending);
-                self.parts.pause.at("after_hold_before_answer").await;
-                self.waiting_answer(&stored, who, held_status)
-            }
+            Held::New(stored) => self.waiting_answer(&stored, who, held_status),
             Held::Joined(stored) => self.joined(*stored, who, held_status).await,
             Held::RejectedBefore(stored) => Err(self.ended_problem(&stored)),
             Held::KeyReused(id) => Err(Problem::new(
@@ -242,19 +255,43 @@ impl Guard {
 
     fn waiting_answer(&self, stored: &Stored, who: &Identity, held_status: u16) -> Result<Answer, Problem> {
         let opened = self.open(stored)?;
-        let view = self.agent_view(stored, Some(&opened));
+        self.waiting_with(stored, &opened.draft, &opened.key_id, who, held_status)
+    }
+
+    /// The answer of a draft that waits, by its record; `key_id` names the keys that it was sealed
+    /// with.
+    fn waiting_with(
+        &self,
+        stored: &Stored,
+        draft: &Draft,
+        key_id: &str,
+        who: &Identity,
+        held_status: u16,
+    ) -> Result<Answer, Problem> {
+        let view = self.agent_view(stored, Some(draft));
         let mut answer = Answer::json(held_status, &view)
             .with("Location", view.status_url.clone())
             .with("Countersign-Draft", view.draft_id.to_string())
             .with("Countersign-Status", view.status.as_str())
             .with("x-should-retry", "false");
         if who.deliver_token {
-            let token = binding::token(&self.parts.keys, &opened.key_id, &stored.row.id);
+            let token = binding::token(&self.parts.keys, key_id, &stored.row.id);
             let token = token.map_err(|_| self.hold_unavailable())?;
             answer = answer.with("Countersign-Confirmation-Token", token.reveal());
         }
         Ok(answer)
     }
+}
+
+/// Whether the store's draft is the one that was handed in, waiting. Else it has to be verified like
+/// any other: a hold that was asked for twice may have been decided in between.
+fn is_as_made(stored: &Stored, hold: &Hold) -> bool {
+    let row = &stored.row;
+    row.state == State::Pending
+        && stored.sealed == hold.sealed
+        && row.id == hold.id
+        && row.args_hash == hold.args_hash
+        && (row.created_at, row.expires_at) == (hold.created_at, hold.expires_at)
 }
 
 fn millis(duration: std::time::Duration) -> u64 {

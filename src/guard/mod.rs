@@ -20,6 +20,7 @@ mod hold;
 mod recover;
 mod release;
 mod render;
+mod settle;
 #[cfg(test)]
 pub(crate) mod tests;
 mod verify;

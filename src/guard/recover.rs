@@ -1,34 +1,35 @@
 //! What happens to drafts that nobody holds: expiry, take-over, the journal's outcomes, a
 //! person's resolution, another try for what was provably not sent, and the end of retention.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::code::Code;
 use crate::base::id::{DraftId, StepId};
 use crate::base::refusal::FieldError;
+use crate::base::time::Timestamp;
 use crate::draft::decision::Decider;
 use crate::draft::outcome::{Evidence, Failure};
 use crate::draft::receipt::{Judged, Receipt, ReceiptStatus};
 use crate::draft::record::Draft;
 use crate::draft::seal::Opened;
 use crate::draft::state::{Status, Verdict};
-use crate::store::contract::{Ended, Held, Settle, Settled, StoreError, TakenOver};
+use crate::store::contract::{Ended, Held, Settled, StoreError, TakenOver};
 use crate::store::row::Stored;
 
 use super::answer::Answer;
-use super::core::{ASK_AGAIN_MAX, Guard, not_found};
-use super::hold::Meets;
+use super::core::{ASK_AGAIN_MAX, Guard, JOURNAL_MARGIN, not_found};
+use super::hold::{CORRECTIONS_MAX, Meets};
 use super::problem::Problem;
-use super::release::receipt_frame;
+use super::render::offers_again;
+use super::settle::{Outcome, receipt_frame};
+use super::verify;
 
 /// How often the sweeper looks. Expiry itself never waits for it: late callers expire a draft.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// How many drafts of a kind one sweep handles.
-const SWEEP_MAX: usize = 200;
-/// How long the journal remembers attempts beyond the retention of drafts.
-const JOURNAL_MARGIN: Duration = Duration::from_secs(24 * 3600);
+/// How many drafts of a kind one sweep handles: fewer than a store would give, so that no sweep
+/// keeps the outcomes of the journal waiting for long.
+const SWEEP_DRAFTS_MAX: usize = 200;
 
 impl Guard {
     /// Expires, takes over, settles what the journal kept, and deletes what is past retention,
@@ -54,7 +55,7 @@ impl Guard {
         // Outcomes first: a draft that the journal can settle must not be taken for unknown.
         self.settle_from_journal().await?;
         let ended_before = self.now() - parts.settings.retention;
-        let due = parts.store.due(ended_before, parts.journal.own_dead(), SWEEP_MAX).await?;
+        let due = parts.store.due(ended_before, parts.journal.own_dead(), SWEEP_DRAFTS_MAX).await?;
         for id in &due.expired {
             if let Some(Ended::Done(now)) = readable(id, parts.store.expire(id).await)? {
                 parts.observer.draft(&now.row.tool, Status::Expired);
@@ -68,37 +69,6 @@ impl Guard {
         }
         if let Err(error) = parts.journal.trim(ended_before - JOURNAL_MARGIN).await {
             tracing::warn!(%error, "the journal could not be trimmed");
-        }
-        Ok(())
-    }
-
-    /// Gives the store what it has not taken yet. A draft's outcomes leave the journal together,
-    /// once each of them was taken; one that the store cannot read does not hold up the others.
-    async fn settle_from_journal(&self) -> Result<(), StoreError> {
-        let mut taken: BTreeMap<DraftId, bool> = BTreeMap::new();
-        for outcome in self.parts.journal.waiting().await {
-            let done = match self.ask_settle(&outcome).await {
-                Ok(Settled::NotFound) => {
-                    let receipt = outcome.receipt.as_ref().map(|receipt| receipt.id.as_str());
-                    tracing::error!(draft = %outcome.id, receipt, "the store has lost a draft whose outcome is known");
-                    true
-                }
-                Ok(settled) => {
-                    self.settled(&settled);
-                    true
-                }
-                Err(StoreError::Corrupt(why)) => {
-                    tracing::error!(draft = %outcome.id, why, "an outcome cannot be settled: the draft is unreadable");
-                    false
-                }
-                Err(error) => return Err(error),
-            };
-            *taken.entry(outcome.id).or_insert(true) &= done;
-        }
-        for (id, _) in taken.into_iter().filter(|(_, done)| *done) {
-            if let Err(error) = self.parts.journal.taken(&id).await {
-                tracing::warn!(draft = %id, %error, "the journal could not note that an outcome was taken");
-            }
         }
         Ok(())
     }
@@ -126,24 +96,18 @@ impl Guard {
 
     /// Without a probe nobody can tell: a person is told so at once (promise 5).
     async fn cannot_tell(&self, stored: &Stored, epoch: u64) {
-        let evidence = Evidence {
-            at: self.now(),
-            source: "take_over".to_owned(),
-            text: "the process that was sending stopped before it saw an answer".to_owned(),
-            upstream_status: None,
+        let Ok(opened) = verify::open(stored, &self.parts.keys) else {
+            // No outcome can be bound to a record that does not open. It stays as it is, told to
+            // every reader, and is looked at again when the lease is over: the record may be put
+            // right, or the key that was taken away be given back.
+            self.parts.observer.integrity_failed();
+            tracing::error!(draft = %stored.row.id, "a draft that may have been sent does not verify");
+            return;
         };
+        let text = "the process that was sending stopped before it saw an answer";
+        let evidence = Evidence::new(self.now(), "take_over", text, None);
         self.parts.observer.released(&stored.row.tool, "unknown", Duration::ZERO);
-        self.settle(Settle {
-            id: stored.row.id.clone(),
-            step: StepId::new(&*self.parts.chance),
-            epoch,
-            verdict: Verdict::Unverifiable,
-            failure: None,
-            receipt: None,
-            response: None,
-            evidence,
-        })
-        .await;
+        self.settle(&opened, Outcome::unknown(epoch, evidence)).await;
     }
 
     pub(super) async fn resolve_draft(
@@ -169,21 +133,15 @@ impl Guard {
         let now = self.now();
         let receipt =
             Receipt { status, summary, judged: Judged::Person, recovered: true, ..receipt_frame(row, opened, now) };
-        let settle = Settle {
-            id: row.id.clone(),
-            step: StepId::new(&*self.parts.chance),
+        let outcome = Outcome {
             epoch: row.epoch,
             verdict,
             failure: (verdict == Verdict::Failed).then_some(Failure::Resolved),
             receipt: Some(receipt),
             response: None,
-            evidence: Evidence {
-                at: now,
-                source: "person".to_owned(),
-                text: evidence.chars().take(500).collect(),
-                upstream_status: None,
-            },
+            evidence: Evidence::new(now, "person", &evidence, None),
         };
+        let settle = self.prove(opened, outcome, Some(&by)).map_err(|_| self.integrity_failed(&stored))?;
         let mut asked = 0;
         let settled = loop {
             match self.parts.store.resolve(settle.clone(), &by).await {
@@ -197,23 +155,43 @@ impl Guard {
                 self.parts.observer.draft(&now.row.tool, now.row.state.status());
                 Ok(Answer::json(200, &Self::full(&now, Some(opened))))
             }
-            Settled::Superseded(now) => Err(self.decided_problem(&now)),
+            Settled::Superseded(now) => {
+                self.open(&now)?;
+                Err(self.decided_problem(&now))
+            }
             Settled::NotFound => Err(not_found(&row.id)),
         }
     }
 
     /// The same content and effect key again, pending: for a draft that was provably not sent.
     pub(super) async fn draft_again(&self, stored: Stored, opened: Opened) -> Result<Answer, Problem> {
-        let old = &opened.draft;
-        let now = self.now();
-        let ttl = old.expires_at.since(old.created_at);
+        // What the store says of it was verified: a forged failure is not offered again.
+        if !offers_again(&stored.row) {
+            return Err(self.not_again(&stored));
+        }
+        let mut now = self.now();
+        for _ in 0..=CORRECTIONS_MAX {
+            match self.ask_again(&stored, &opened, now).await? {
+                Ok(Held::Clock(store_says)) => now = store_says,
+                answer => return self.answer_again(&stored, answer),
+            }
+        }
+        Err(self.too_slow())
+    }
+
+    async fn ask_again(
+        &self,
+        stored: &Stored,
+        opened: &Opened,
+        now: Timestamp,
+    ) -> Result<Result<Held, Ended>, Problem> {
+        let (row, old) = (&stored.row, &opened.draft);
         let draft = Draft {
-            id: DraftId::new(stored.row.id.partition(), now, &*self.parts.chance),
+            id: DraftId::new(row.id.partition(), now, &*self.parts.chance),
             created_at: now,
-            expires_at: now + ttl,
+            expires_at: now + old.expires_at.since(old.created_at),
             ..old.clone()
         };
-        let row = &stored.row;
         let meets = Meets {
             join_key: row.join_key,
             caller_key: row.caller_key,
@@ -222,13 +200,16 @@ impl Guard {
         };
         let hold = self.seal_hold(&draft, &opened.body, meets)?;
         let mut asked = 0;
-        let held = loop {
+        loop {
             match self.parts.store.again(&row.id, hold.clone()).await {
                 Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
-                answer => break answer,
+                answer => return answer.map_err(|error| self.uncertain("again", &error)),
             }
-        };
-        match held.map_err(|error| self.uncertain("again", &error))? {
+        }
+    }
+
+    fn answer_again(&self, stored: &Stored, held: Result<Held, Ended>) -> Result<Answer, Problem> {
+        match held {
             Ok(Held::New(new)) => {
                 self.parts.observer.draft(&new.row.tool, Status::Pending);
                 let opened = self.open(&new)?;
@@ -239,20 +220,24 @@ impl Guard {
                 let opened = self.open(&live)?;
                 Ok(Answer::json(200, &Self::full(&live, Some(&opened))))
             }
-            Ok(Held::RejectedBefore(refused)) => Err(self.decided_problem(&refused)),
+            Ok(Held::RejectedBefore(refused)) => {
+                self.open(&refused)?;
+                Err(self.decided_problem(&refused))
+            }
             Ok(Held::TooManyPending | Held::RateLimited) => Err(Problem::new(
                 Code::TooManyPending,
                 "This owner has too many calls that wait for a decision. Decide some first.",
             )),
             Ok(Held::KeyReused(_) | Held::Clock(_)) => Err(self.hold_unavailable()),
             Err(Ended::NotFound) => Err(not_found(&stored.row.id)),
-            Err(_) => {
-                let mut problem = self.decided_problem(&stored);
-                problem.detail =
-                    "Only a draft that was provably not sent can be offered again, and only once.".to_owned();
-                Err(problem)
-            }
+            Err(_) => Err(self.not_again(stored)),
         }
+    }
+
+    fn not_again(&self, stored: &Stored) -> Problem {
+        let mut problem = self.decided_problem(stored);
+        problem.detail = "Only a draft that was provably not sent can be offered again, and only once.".to_owned();
+        problem
     }
 }
 

@@ -1,7 +1,8 @@
 //! The release: a detached task that owns a claim, sends once, classifies, settles.
 //!
-//! No client's disconnect cancels it. Order: verify, policy again, connect (all waiting happens
-//! here), mark, journal, deadline, send, settle. Nothing on this path is ever tried twice.
+//! No client's disconnect cancels it. Order: verify, ask the journal, policy again, connect (all
+//! waiting happens here), mark, journal, deadline, send, settle. Nothing on this path is ever
+//! tried twice.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -10,20 +11,26 @@ use std::time::Duration;
 
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, StepId};
+use crate::base::time::Timestamp;
 use crate::draft::outcome::{Evidence, Failure};
 use crate::draft::receipt::{Judged, Receipt, ReceiptStatus};
 use crate::draft::seal::{self, Opened};
 use crate::draft::state::Verdict;
 use crate::policy::judge;
 use crate::policy::model::{OutcomeRules, Service, StatusMeans, Tool};
-use crate::store::contract::{Settle, Settled, StoreError};
 use crate::store::journal::Logged;
 use crate::store::rights::{Claim, MarkFailed, SendPermit};
 use crate::store::row::{Row, Stored};
 use crate::upstream::contract::{Attempt, Exchange, Outgoing, Response};
 
-use super::core::{ASK_AGAIN_MAX, Guard};
+use super::core::{Guard, JOURNAL_MARGIN};
+use super::render::deciders;
+use super::settle::{Outcome, receipt_frame};
 use super::verify;
+
+/// How long after its last vote a claim may be won: a decision waits for the store, and is asked
+/// again when its answer is lost.
+const CLAIM_LAG: Duration = Duration::from_secs(60);
 
 /// What an attempt came to, before it is settled.
 struct Judgement {
@@ -35,7 +42,7 @@ struct Judgement {
     partial: bool,
     why: String,
     upstream_status: Option<u16>,
-    sent: Option<(Digest, crate::base::time::Timestamp, u32)>,
+    sent: Option<(Digest, Timestamp, u32)>,
     /// The metric's word.
     word: &'static str,
 }
@@ -44,6 +51,7 @@ impl Judgement {
     fn not_sent(failure: Failure, why: impl Into<String>) -> Self {
         let summary = match failure {
             Failure::ReleaseTooLate => "Not sent: the release came too late. Nothing was executed.",
+            Failure::Integrity => "Not sent: its confirmation does not verify. Nothing was executed.",
             Failure::NotSent | Failure::Refused | Failure::Resolved => "Not sent. Nothing was executed.",
         };
         Self {
@@ -91,29 +99,62 @@ impl Guard {
             tracing::error!(draft = %id, "claimed draft does not verify; nothing is sent");
             return;
         };
-        if verify::votes(&stored, &opened, &self.parts.keys, 1).is_err() {
+        let confirmed = verify::votes(&stored, &opened, &self.parts.keys, 1).is_ok();
+        if !confirmed {
             self.parts.observer.integrity_failed();
-            // It is not settled either: whoever wrote this state may have hidden an earlier send,
-            // so "not executed" would be a guess. Every reader is told that it does not verify.
-            tracing::error!(draft = %id, "the decision of a claimed draft does not verify; nothing is sent");
-            return;
+            let said_to_be_by: Vec<&str> = stored.row.votes.iter().map(|vote| vote.decider.id.as_str()).collect();
+            tracing::error!(draft = %id, ?said_to_be_by, "the decision of a claimed draft does not verify; nothing is sent");
         }
-        let Some(judgement) = self.with_lease(&id, epoch, self.carry_out(claim, &opened)).await else { return };
+        let work = async {
+            match self.sent_before(&stored, &opened, confirmed) {
+                Some(why) => self.never_send(claim, why).await,
+                None if confirmed => self.carry_out(claim, &opened, claimed_at(&stored.row)).await,
+                None => Some(Judgement::not_sent(Failure::Integrity, "the stored confirmation does not verify")),
+            }
+        };
+        let Some(judgement) = self.with_lease(&id, epoch, work).await else { return };
         self.parts.pause.at("after_send_before_settle").await;
         self.parts.observer.released(&stored.row.tool, judgement.word, self.now().since(began));
-        let settle = self.settlement(&stored.row, &opened, epoch, judgement);
-        self.settle(settle).await;
+        let outcome = self.outcome(&stored.row, &opened, epoch, judgement);
+        self.settle(&opened, outcome).await;
+    }
+
+    /// Why a draft that stands as claimed may have been sent all the same. A claimed draft was never
+    /// sent, but whoever can write to the store can put an earlier state back, and so can a backup:
+    /// "not executed" must not be a guess (promise 5).
+    fn sent_before(&self, stored: &Stored, opened: &Opened, confirmed: bool) -> Option<&'static str> {
+        if self.parts.journal.began(&stored.row.id) {
+            self.parts.observer.duplicate_release();
+            tracing::error!(draft = %stored.row.id, "the journal holds an attempt of this draft; it is not sent again");
+            return Some("this node has sent this draft before; the store went back in time");
+        }
+        // The times of a decision that does not verify say nothing; the record's do.
+        let since = if confirmed { claimed_at(&stored.row) } else { opened.draft.created_at };
+        let forgotten = self.now() - self.parts.settings.retention - JOURNAL_MARGIN;
+        (since < forgotten).then_some("its confirmation is older than what the journal remembers of what was sent")
+    }
+
+    /// Marks without sending: only a marked draft can be told to be unknown. Where the mark cannot
+    /// be written, the draft is found again by its lease.
+    async fn never_send(&self, claim: Claim, why: &'static str) -> Option<Judgement> {
+        match self.mark(claim).await? {
+            Ok(_unused) => Some(Judgement::unknown(why, None)),
+            Err(error) => {
+                tracing::error!(why, error, "a draft that may have been sent could not be marked");
+                None
+            }
+        }
     }
 
     /// Everything between the claim and the outcome. `None`: another node owns the draft now.
-    async fn carry_out(&self, claim: Claim, opened: &Opened) -> Option<Judgement> {
+    async fn carry_out(&self, claim: Claim, opened: &Opened, claimed_at: Timestamp) -> Option<Judgement> {
         let draft = &opened.draft;
         let policies = self.policies();
         let Ok((service, tool)) = judge::recheck(&policies, draft) else {
             return Some(Judgement::not_sent(Failure::NotSent, "the policy in force does not allow it any more"));
         };
         let late = |guard: &Self| {
-            let age = guard.now().since(claim.claimed_at());
+            let age = guard.now().since(claimed_at);
             age > Duration::from_millis(draft.late_release_ms)
         };
         if late(self) {
@@ -243,7 +284,7 @@ impl Guard {
         }
     }
 
-    fn settlement(&self, row: &Row, opened: &Opened, epoch: u64, judgement: Judgement) -> Settle {
+    fn outcome(&self, row: &Row, opened: &Opened, epoch: u64, judgement: Judgement) -> Outcome {
         let now = self.now();
         let response = judgement.response.as_ref().filter(|_| judgement.verdict != Verdict::Unverifiable);
         let sealed = response.and_then(|response| {
@@ -266,95 +307,26 @@ impl Guard {
             response_digest: response.map(|response| response.stored.digest),
             truncated: response.is_some_and(|response| response.stored.truncated),
             sent_at: judgement.sent.map(|(_, at, _)| at),
+            decided_by: deciders(row, judgement.failure).into_iter().cloned().collect(),
             ..receipt_frame(row, opened, now)
         });
-        Settle {
-            id: row.id.clone(),
-            step: StepId::new(&*self.parts.chance),
+        Outcome {
             epoch,
             verdict: judgement.verdict,
             failure: judgement.failure,
             receipt,
             response: sealed,
-            evidence: Evidence {
-                at: now,
-                source: "attempt".to_owned(),
-                text: judgement.why.chars().take(500).collect(),
-                upstream_status: judgement.upstream_status,
-            },
-        }
-    }
-
-    /// Settles, and keeps the outcome in the journal if the store does not take it (promise 8).
-    pub(super) async fn settle(&self, settle: Settle) {
-        match self.ask_settle(&settle).await {
-            Ok(settled) => self.settled(&settled),
-            Err(error) => {
-                tracing::error!(draft = %settle.id, %error, "outcome was not taken by the store; it is kept in the journal");
-                if let Err(error) = self.parts.journal.keep(&settle).await {
-                    tracing::error!(draft = %settle.id, %error, "outcome could not be kept; it will be found by the lease");
-                }
-            }
-        }
-    }
-
-    /// Settles under the epoch; where another node has taken over, gives it as a late answer.
-    pub(super) async fn ask_settle(&self, settle: &Settle) -> Result<Settled, StoreError> {
-        let mut asked = 0;
-        let settled = loop {
-            match self.parts.store.settle(settle.clone()).await {
-                Ok(settled) => break settled,
-                Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
-                Err(error) => return Err(error),
-            }
-        };
-        // Only an answer of the upstream says something about somebody else's epoch. "Not sent by
-        // me" and "I cannot tell" do not: the node that has the draft now knows better.
-        let answered = settle.verdict == Verdict::Succeeded || settle.failure == Some(Failure::Refused);
-        if answered && matches!(settled, Settled::Superseded(_)) {
-            self.parts.observer.late_answer();
-            return self.parts.store.late_answer(settle.clone()).await;
-        }
-        Ok(settled)
-    }
-
-    pub(super) fn settled(&self, settled: &Settled) {
-        if let Settled::Done(stored) = settled {
-            let row = &stored.row;
-            self.parts.observer.draft(&row.tool, row.state.status());
-            tracing::info!(draft = %row.id, tool = %row.tool, status = %row.state.status(), "settled");
+            evidence: Evidence::new(now, "attempt", &judgement.why, judgement.upstream_status),
         }
     }
 }
 
-/// A receipt with everything that does not depend on the attempt.
-pub(super) fn receipt_frame(row: &Row, opened: &Opened, now: crate::base::time::Timestamp) -> Receipt {
-    let draft = &opened.draft;
-    Receipt {
-        id: row.id.receipt_id(),
-        action_id: row.id.clone(),
-        service: draft.service.clone(),
-        tool: draft.tool.clone(),
-        capability: draft.capability.clone(),
-        status: ReceiptStatus::Failed,
-        summary: String::new(),
-        judged: Judged::Status,
-        partial: false,
-        accepted: false,
-        recovered: false,
-        superseded: false,
-        args_hash: draft.args_hash,
-        sent_digest: None,
-        policy_version: draft.policy_version.clone(),
-        decided_by: row.votes.iter().map(|vote| vote.decider.clone()).collect(),
-        effect_key: draft.effect_key.clone(),
-        attempts: row.attempts,
-        upstream_status: None,
-        response_digest: None,
-        truncated: false,
-        sent_at: row.sent_at,
-        settled_at: now,
-    }
+/// When the claim was won: as the store says, but hardly later than the last vote, which a MAC
+/// covers. So nobody can make an old confirmation look fresh.
+fn claimed_at(row: &Row) -> Timestamp {
+    let said = row.claimed_at.unwrap_or(row.created_at);
+    let decided = row.votes.iter().map(|vote| vote.decider.at).max().unwrap_or(row.created_at);
+    said.min(decided + CLAIM_LAG)
 }
 
 /// The classification of one attempt (docs/lifecycle.md). A reset, a closed socket or a timeout

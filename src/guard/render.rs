@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::call::query;
 
+use crate::draft::decision::Decider;
 use crate::draft::outcome::Failure;
 use crate::draft::record::Draft;
 use crate::draft::seal::Opened;
@@ -29,6 +30,19 @@ pub(super) fn executed(row: &Row) -> Value {
     }
 }
 
+/// Who confirmed a draft, as far as it is believed: nobody where the confirmation does not verify.
+pub(super) fn deciders(row: &Row, failure: Option<Failure>) -> Vec<&Decider> {
+    if failure == Some(Failure::Integrity) {
+        return Vec::new();
+    }
+    row.votes.iter().map(|vote| &vote.decider).collect()
+}
+
+/// Whether a draft can be offered again: it was provably not sent.
+pub(super) fn offers_again(row: &Row) -> bool {
+    row.state == State::Failed && row.failure.is_some_and(Failure::not_sent)
+}
+
 fn message(row: &Row) -> &'static str {
     match row.state {
         State::Pending => {
@@ -43,8 +57,11 @@ fn message(row: &Row) -> &'static str {
              a person has to find out. 结果暂时无法核验。"
         }
         State::Succeeded => "This call was carried out once. The receipt proves it. Do not repeat it.",
-        State::Failed if row.failure.is_some_and(Failure::not_sent) => {
+        State::Failed if offers_again(row) => {
             "A person confirmed this call, but it was not sent. Nothing was executed; a person can offer it again."
+        }
+        State::Failed if row.failure == Some(Failure::Integrity) => {
+            "This call was NOT executed: its confirmation does not verify. Do not claim success; tell the user."
         }
         State::Failed => "This call was not carried out. Tell the user why; do not claim success.",
         State::Rejected => "This call was NOT executed: it was rejected. Do not repeat it; tell the user the reason.",
@@ -55,7 +72,7 @@ fn message(row: &Row) -> &'static str {
 
 impl Guard {
     /// The agent's view. Without an opened record the card stays away.
-    pub(super) fn agent_view(&self, stored: &Stored, opened: Option<&Opened>) -> AgentView {
+    pub(super) fn agent_view(&self, stored: &Stored, draft: Option<&Draft>) -> AgentView {
         let row = &stored.row;
         let status = row.state.status();
         let result = match status {
@@ -71,7 +88,7 @@ impl Guard {
             capability: row.capability.clone(),
             risk: row.risk,
             args_hash: row.args_hash,
-            preview: opened.map(|opened| opened.draft.preview.clone()),
+            preview: draft.map(|draft| draft.preview.clone()),
             created_at: row.created_at,
             expires_at: row.expires_at,
             poll_after_ms: if status == Status::Pending { POLL_PENDING_MS } else { POLL_RUNNING_MS },
@@ -108,8 +125,11 @@ impl Guard {
         }
     }
 
+    /// Everything of a draft. Without an opened record nothing is said of decisions and of the
+    /// end: what does not verify is not passed on.
     pub(super) fn full(stored: &Stored, opened: Option<&Opened>) -> DraftView {
         let row = &stored.row;
+        let believed = opened.map(|_| row);
         let draft = opened.map(|opened| &opened.draft);
         DraftView {
             line: Self::line(stored, opened),
@@ -119,19 +139,22 @@ impl Guard {
             role: draft.and_then(|draft| draft.identity.role.clone()),
             subject: draft.and_then(|draft| draft.identity.subject.clone()),
             admin_context: draft.and_then(|draft| draft.identity.admin_context.clone()),
+            admin_mode: draft.and_then(|draft| draft.identity.admin_mode.clone()),
             message_id: draft.and_then(|draft| draft.identity.message_id.clone()),
             origin_request_id: draft.map(|draft| draft.origin_request_id.clone()),
             policy_version: draft.map(|draft| draft.policy_version.clone()),
-            votes: row.votes.clone(),
-            refused: row.refused.clone(),
-            failure: row.failure.map(|failure| failure.as_str().to_owned()),
-            again: row.state == State::Failed && row.failure.is_some_and(Failure::not_sent),
-            receipt: row.receipt.clone(),
-            evidence: row.evidence.clone(),
-            claimed_at: row.claimed_at,
-            sent_at: row.sent_at,
-            ended_at: row.ended_at,
-            collected_at: row.collected_at,
+            votes: believed
+                .filter(|row| row.failure != Some(Failure::Integrity))
+                .map_or_else(Vec::new, |row| row.votes.clone()),
+            refused: believed.and_then(|row| row.refused.clone()),
+            failure: believed.and_then(|row| row.failure).map(|failure| failure.as_str().to_owned()),
+            again: believed.is_some_and(offers_again),
+            receipt: believed.and_then(|row| row.receipt.clone()),
+            evidence: believed.map(|row| row.evidence.clone()).unwrap_or_default(),
+            claimed_at: believed.and_then(|row| row.claimed_at),
+            sent_at: believed.and_then(|row| row.sent_at),
+            ended_at: believed.and_then(|row| row.ended_at),
+            collected_at: believed.and_then(|row| row.collected_at),
         }
     }
 }

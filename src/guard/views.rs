@@ -136,13 +136,15 @@ pub struct DraftView {
     pub subject: Option<String>,
     /// The delegated administration context: why the subject may be somebody else.
     pub admin_context: Option<String>,
+    /// What that context may do.
+    pub admin_mode: Option<String>,
     /// The message of the conversation that asked.
     pub message_id: Option<String>,
     /// The intercepted request's id.
     pub origin_request_id: Option<String>,
     /// The policy version at the hold.
     pub policy_version: Option<String>,
-    /// Yes votes.
+    /// Yes votes. These and everything below are empty where the draft does not verify.
     pub votes: Vec<Vote>,
     /// Who said no and why, or expiry and withdrawal.
     pub refused: Option<Refused>,

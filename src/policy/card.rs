@@ -92,11 +92,6 @@ impl Tool {
 }
 
 /// The sentence of a receipt for a call without a summary of its own.
-#[must_use]
-pub fn plain_summary(what: &str, rules: &super::model::OutcomeRules, status: u16) -> String {
-    fallback(what, rules.judge(status), status)
-}
-
 fn fallback(what: &str, means: StatusMeans, status: u16) -> String {
     let what = visible(what);
     match means {

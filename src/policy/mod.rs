@@ -5,6 +5,7 @@
 //! substitutions are handed in.
 
 pub mod card;
+mod credential;
 pub mod diagnostic;
 pub mod editor;
 pub mod judge;

@@ -1,6 +1,6 @@
 //! The request as it will be sent: target, headers, body.
 //!
-//! Owns which headers go upstream. Must never forward what identifies somebody to the guard, what
+//! Owns which headers go upstream, and which of them are sealed apart as credentials. Must never forward what identifies somebody to the guard, what
 //! steers the connection, or what another part of the guard sets itself.
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use crate::call::args::{BodyLimits, Call, WHOLE_BODY};
 use crate::call::coding::Coding;
 use crate::draft::record::{BodyDigest, BodyKind, Identity, Outbound};
 
+use super::credential::is_called_credential;
 use super::model::{Service, Tool};
 use super::rewrite::{Changes, Fate, fields, object};
 
@@ -230,7 +231,7 @@ fn sort_headers(
             }
         }
         let line = (name.as_str().to_owned(), text);
-        if service.upstream.credential_headers.contains(name) {
+        if service.upstream.credential_headers.contains(name) || is_called_credential(name) {
             sorted.credentials.push(line);
         } else {
             sorted.headers.push(line);

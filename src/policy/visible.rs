@@ -1,11 +1,12 @@
 //! Text as a person can judge it: nothing hides, nothing pretends.
 //!
-//! Owns the escapes and the marks of card text. Must never drop a character: what it cannot show,
+//! Owns the escapes and the marks of card text, and what of a JSON text is written as an escape. Must never drop a character: what it cannot show,
 //! it spells out.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory as _};
+use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory as _};
 use unicode_script::{Script, UnicodeScript as _};
 
 /// Most marks that one letter may carry before the next is spelled out.
@@ -79,6 +80,34 @@ fn is_blank(c: char) -> bool {
 pub fn visible_lines(text: &str) -> String {
     let lines = text.split('\n').map(|line| line.split('\t').map(visible).collect::<Vec<_>>().join("\t"));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A JSON text in which no string holds a character that is obeyed or not seen where it is printed:
+/// controls, bidirectional and other format characters, line and paragraph separators, blanks that
+/// are letters. They stand as `\uXXXX` (RFC 8259 section 7), so every reader gets the same value.
+#[must_use]
+pub fn spelled_json(json: &str) -> Cow<'_, str> {
+    // White space between the members is all that a writer of JSON leaves of the ASCII controls.
+    let shows = |c: char| match c {
+        '\0'..='~' => true,
+        '\u{7f}' => false,
+        _ if is_blank(c) || group(c) == GeneralCategoryGroup::Other => false,
+        _ => !matches!(c.general_category(), GeneralCategory::LineSeparator | GeneralCategory::ParagraphSeparator),
+    };
+    if json.chars().all(shows) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + json.len() / 4);
+    for c in json.chars() {
+        if shows(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            out.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// What makes a text hard to judge even though all of it shows, in words; empty for plain text.
@@ -190,6 +219,22 @@ mod tests {
             let shown = visible(&format!("a{hidden}b"));
             assert_eq!(shown, format!("a\\u{{{:x}}}b", u32::from(hidden)));
         }
+    }
+
+    #[test]
+    fn json_hides_nothing_and_means_the_same() {
+        let hidden = "\u{7f}\u{80}\u{9b}\u{ad}\u{61c}\u{200b}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2066}\u{2069}\u{3164}\u{feff}\u{e0041}";
+        let value = serde_json::json!({"a\u{202e}": [hidden, "买牛奶 né ✓ 👍\n\u{1b}"]});
+        for json in [value.to_string(), serde_json::to_string_pretty(&value).expect("writes")] {
+            let spelled = spelled_json(&json);
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&spelled).expect("still JSON"), value);
+            for c in hidden.chars() {
+                assert!(json.contains(c) && !spelled.contains(c), "{c:?}");
+            }
+            assert!(spelled.contains("\\u202e") && spelled.contains("\\udb40\\udc41"), "{spelled}");
+            assert!(spelled.contains("买牛奶 né ✓ 👍\\n\\u001b"), "{spelled}");
+        }
+        assert!(matches!(spelled_json("{\"a\": \"né\"}"), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -62,6 +62,23 @@ pub struct OwnerLimits {
     pub window: Duration,
 }
 
+/// How many drafts a page holds at most.
+pub const PAGE_MAX: usize = 200;
+
+/// How many ids of each kind a sweep finds, and how many events are read at once, at most.
+pub const SWEEP_MAX: usize = 1_000;
+
+/// How many hints a slow receiver may be behind before it lags.
+pub const HINTS_MAX: usize = 1_024;
+
+/// How far a hold's time may be ahead of the store's clock.
+pub const HOLD_AHEAD_MAX: Duration = Duration::from_secs(1);
+
+/// How far a hold's time may be behind the store's clock: a hold is sealed with its time before it
+/// waits for its turn, behind a slow disk or many others, and is asked again when its answer is
+/// lost. Fifteen times the default of `store.timeout`.
+pub const HOLD_BEHIND_MAX: Duration = Duration::from_secs(30);
+
 /// A draft to be held. The draft's id is the step id.
 #[derive(Debug, Clone)]
 pub struct Hold {
@@ -91,7 +108,8 @@ pub struct Hold {
     pub caller_key: Option<Digest>,
     /// Digest of the confirmation token.
     pub token_digest: Digest,
-    /// When it is held, by the node's idea of the store's clock; within 1 s of it.
+    /// When it is held, by the node's idea of the store's clock: at most [`HOLD_AHEAD_MAX`] ahead
+    /// of it and [`HOLD_BEHIND_MAX`] behind it.
     pub created_at: Timestamp,
     /// When it ends.
     pub expires_at: Timestamp,
@@ -122,7 +140,8 @@ pub enum Held {
     TooManyPending,
     /// The owner has made `holds_max` drafts in the window.
     RateLimited,
-    /// `created_at` is more than 1 s from the store's clock, which says this.
+    /// `created_at` is too far from the store's clock, or `expires_at` has come: seal it anew with
+    /// this time, which the store's clock says, and ask again. Nothing was written.
     Clock(Timestamp),
 }
 
@@ -202,13 +221,14 @@ pub struct Reject {
     pub id: DraftId,
     /// The intention.
     pub step: StepId,
-    /// The sealed digest that the caller verified; `None` for a guard's rejection of a draft that
-    /// no longer verifies.
-    pub sealed_digest: Option<Digest>,
+    /// The sealed digest that the caller read and verified.
+    pub sealed_digest: Digest,
     /// Who.
     pub by: Decider,
-    /// Why; at most 1,000 characters.
+    /// Why; at most [`crate::draft::decision::WORDS_CHARS_MAX`] characters.
     pub reason: String,
+    /// [`crate::draft::proof::refusal_mac`]; opaque to the store.
+    pub mac: Digest,
     /// The caller's decision key, as a keyed digest in hex.
     pub decision_key: Option<String>,
 }
@@ -257,8 +277,11 @@ pub struct Settle {
     pub receipt: Option<Receipt>,
     /// The sealed response.
     pub response: Option<Vec<u8>>,
-    /// What was seen.
+    /// What was seen; within its bounds, because the MAC covers it.
     pub evidence: Evidence,
+    /// [`crate::draft::proof::End::mac`] over all of it; opaque to the store, which keeps it
+    /// beside the outcome for whoever reads it.
+    pub mac: Digest,
 }
 
 /// The answer to a settle, a late answer or a resolve.
@@ -302,6 +325,17 @@ pub struct Due {
     pub deletable: Vec<DraftId>,
 }
 
+/// A page takes no further draft once its sealed bytes are this many. Bodies are sealed with
+/// their cards, and a page of the longest ones must not fill memory or keep a store busy.
+pub const PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Whether a page of [`Store::list`] is full: `limit` drafts, or [`PAGE_BYTES_MAX`]. Then more may
+/// stand behind its last draft; a page that is not full is the last one.
+#[must_use]
+pub fn page_is_full(page: &[Stored], limit: usize) -> bool {
+    page.len() >= limit || page.iter().map(|stored| stored.sealed.len()).sum::<usize>() >= PAGE_BYTES_MAX
+}
+
 /// Which drafts to list. Newest first.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
@@ -319,7 +353,7 @@ pub struct Filter {
     pub risk: Option<Risk>,
     /// Only ids strictly before this one in the order (the last id of the page before).
     pub before: Option<DraftId>,
-    /// At most this many, 1 to 200.
+    /// At most this many, 1 to [`PAGE_MAX`].
     pub limit: usize,
 }
 
@@ -339,8 +373,9 @@ pub trait Store: Send + Sync {
     /// Ends a pending draft with a no. A pending draft past its time is expired instead.
     async fn reject(&self, reject: Reject) -> Result<Ended, StoreError>;
 
-    /// Ends a pending draft because the agent took it back.
-    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str) -> Result<Ended, StoreError>;
+    /// Ends a pending draft because the agent `by` took it back. `mac` is
+    /// [`crate::draft::proof::refusal_mac`] over [`crate::draft::proof::withdrawn_by`].
+    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str, mac: Digest) -> Result<Ended, StoreError>;
 
     /// Ends a pending draft whose time is over; `NotPending` also while its time is not over.
     async fn expire(&self, id: &DraftId) -> Result<Ended, StoreError>;
@@ -375,7 +410,7 @@ pub trait Store: Send + Sync {
         own_dead: &[NodeId],
     ) -> Result<TakenOver, StoreError>;
 
-    /// Settles an unverifiable draft by a named person (in `settle.evidence`).
+    /// Settles an unverifiable draft by a named person, whom the MAC covers as well.
     async fn resolve(&self, settle: Settle, by: &Decider) -> Result<Settled, StoreError>;
 
     /// Notes that the agent got the result; the first time counts.
@@ -399,16 +434,16 @@ pub trait Store: Send + Sync {
     /// The draft that a token opens, used or not.
     async fn by_token(&self, token_digest: &Digest) -> Result<Option<Stored>, StoreError>;
 
-    /// A page of drafts, newest first, without responses.
+    /// A page of drafts, newest first, without responses; ends where [`page_is_full`] says.
     async fn list(&self, filter: &Filter) -> Result<Vec<Stored>, StoreError>;
 
-    /// Work for the sweeper, at most `limit` ids of each kind.
+    /// Work for the sweeper, at most `limit` ids of each kind, 1 to [`SWEEP_MAX`].
     async fn due(&self, ended_before: Timestamp, own_dead: &[NodeId], limit: usize) -> Result<Due, StoreError>;
 
     /// How many drafts stand in each status.
     async fn counts(&self) -> Result<Vec<(Status, u64)>, StoreError>;
 
-    /// Events after `seq`, oldest first, at most `limit`.
+    /// Events after `seq`, oldest first, at most `limit`, 1 to [`SWEEP_MAX`].
     async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>, StoreError>;
 
     /// A hint for waiters on this node: the draft of every committed event. A receiver that

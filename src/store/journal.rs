@@ -6,7 +6,7 @@
 
 use async_trait::async_trait;
 
-use crate::base::id::{DraftId, NodeId};
+use crate::base::id::{DraftId, NodeId, StepId};
 use crate::base::time::Timestamp;
 
 use super::contract::Settle;
@@ -48,11 +48,16 @@ pub trait SendLog: Send + Sync {
     /// Notes an attempt, with fsync, before its first byte.
     async fn attempt(&self, id: &DraftId, epoch: u64, attempt: u32, at: Timestamp) -> Result<Logged, JournalError>;
 
+    /// Whether an attempt of this draft was begun, by this process or a former one, as far back as
+    /// the log remembers. Must not block.
+    fn began(&self, id: &DraftId) -> bool;
+
     /// Keeps an outcome until the store has taken it.
     async fn keep(&self, outcome: &Settle) -> Result<(), JournalError>;
 
-    /// The store has taken the outcome of this draft.
-    async fn taken(&self, id: &DraftId) -> Result<(), JournalError>;
+    /// The store has taken this very outcome: the draft's, of this step. Others of the same draft
+    /// go on waiting.
+    async fn taken(&self, id: &DraftId, step: StepId) -> Result<(), JournalError>;
 
     /// Outcomes that the store has not taken yet, also from former processes, oldest first.
     async fn waiting(&self) -> Vec<Settle>;

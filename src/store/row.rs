@@ -11,6 +11,7 @@ use crate::base::id::{CapabilityId, DraftId, Initiator, NodeId, ServiceName, Ses
 use crate::base::time::Timestamp;
 use crate::draft::decision::{Refused, Verb, Vote};
 use crate::draft::outcome::{Evidence, Failure};
+use crate::draft::proof::Proof;
 use crate::draft::receipt::Receipt;
 use crate::draft::record::Risk;
 use crate::draft::state::State;
@@ -84,9 +85,11 @@ pub struct Row {
     pub failure: Option<Failure>,
     /// The proof, once there is one.
     pub receipt: Option<Receipt>,
+    /// What makes the outcome believable: present in every state that an outcome brings.
+    pub outcome: Option<Proof>,
     /// Whether a sealed response is kept.
     pub has_response: bool,
-    /// At most 16 pieces; the first and the latest are kept.
+    /// At most 16 pieces; the first, the latest and the one of the outcome are kept.
     pub evidence: Vec<Evidence>,
     /// When it reached a terminal state.
     pub ended_at: Option<Timestamp>,

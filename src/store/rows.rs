@@ -121,6 +121,13 @@ pub trait Rows {
 /// The row with its sealed bytes and, where there is one, its sealed response.
 pub(in crate::store) fn stored(rows: &mut dyn Rows, row: Row) -> Result<Box<Stored>, StoreError> {
     let sealed = rows.sealed(&row.id)?;
-    let response = if row.has_response { rows.response(&row.id)? } else { None };
+    let response = match row.has_response {
+        true => Some(rows.response(&row.id)?.ok_or_else(|| gone(&row, "response"))?),
+        false => None,
+    };
     Ok(Box::new(Stored { row, sealed, response }))
+}
+
+fn gone(row: &Row, what: &str) -> StoreError {
+    StoreError::Corrupt(format!("draft {}: its {what} is gone", row.id))
 }

@@ -16,17 +16,14 @@ use crate::draft::state::{State, Status};
 
 use super::clock::StoreClock;
 use super::contract::{
-    Decide, Decided, Due, Ended, Filter, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store, StoreError,
-    TakenOver,
+    Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, PAGE_MAX, Reject, Renewed, SWEEP_MAX, Settle,
+    Settled, Store, StoreError, TakenOver, page_is_full,
 };
 use super::row::{Event, Row, Stored};
 use super::rows::{Rows, stored};
-use super::steps::care::{PAGE_MAX, SWEEP_MAX, deletable, listed, place};
+use super::steps::care::{deletable, listed, place};
 use super::steps::release::is_orphan;
 use super::steps::{care, decide, hold, overdue, release, settle, wild};
-
-/// How many hints a slow receiver may be behind.
-const HINTS_MAX: usize = 1_024;
 
 /// A store in memory.
 pub struct Twin {
@@ -62,6 +59,14 @@ impl Twin {
         let (clock, _) = StoreClock::new(clock, None);
         let (hints, _) = broadcast::channel(HINTS_MAX);
         Self { clock, tables: Mutex::default(), hints }
+    }
+
+    /// Changes a row as somebody with write access to a store could.
+    #[cfg(test)]
+    pub(crate) fn alter(&self, id: &DraftId, change: impl FnOnce(&mut Row)) {
+        if let Some(kept) = self.tables().drafts.get_mut(id) {
+            change(&mut kept.row);
+        }
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -232,8 +237,8 @@ impl Store for Twin {
         self.step(|rows| decide::reject(rows, ask))
     }
 
-    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str) -> Result<Ended, StoreError> {
-        self.step(|rows| decide::withdraw(rows, id, step, by))
+    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str, mac: Digest) -> Result<Ended, StoreError> {
+        self.step(|rows| decide::withdraw(rows, id, step, by, mac))
     }
 
     async fn expire(&self, id: &DraftId) -> Result<Ended, StoreError> {
@@ -313,9 +318,15 @@ impl Store for Twin {
         let mut page: Vec<&Kept> =
             tables.drafts.values().filter(|kept| listed(&kept.row, filter) && before(&kept.row)).collect();
         page.sort_by(|one, other| place(&other.row.id).cmp(place(&one.row.id)));
-        page.truncate(filter.limit.clamp(1, PAGE_MAX));
-        let whole = |kept: &Kept| Stored { row: kept.row.clone(), sealed: kept.sealed.clone(), response: None };
-        Ok(page.into_iter().map(whole).collect())
+        let limit = filter.limit.clamp(1, PAGE_MAX);
+        let mut taken = Vec::new();
+        for kept in page {
+            if page_is_full(&taken, limit) {
+                break;
+            }
+            taken.push(Stored { row: kept.row.clone(), sealed: kept.sealed.clone(), response: None });
+        }
+        Ok(taken)
     }
 
     async fn due(&self, ended_before: Timestamp, own_dead: &[NodeId], limit: usize) -> Result<Due, StoreError> {

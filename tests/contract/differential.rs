@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign::base::digest::Digest;
 use countersign::base::id::{DraftId, NodeId, StepId};
 use countersign::base::time::{Clock as _, ManualClock};
 use countersign::draft::decision::{Channel, DeciderKind};
@@ -302,7 +303,9 @@ async fn answer(store: &dyn Store, request: Request) -> String {
         Request::Again(old, ask) => format!("{:?}", store.again(&old, *ask).await),
         Request::Decide(ask) => format!("{:?}", store.decide(*ask).await),
         Request::Reject(ask) => format!("{:?}", store.reject(*ask).await),
-        Request::Withdraw(id, step) => format!("{:?}", store.withdraw(&id, step, "agent").await),
+        Request::Withdraw(id, step) => {
+            format!("{:?}", store.withdraw(&id, step, "agent", Digest::of(b"withdrawn")).await)
+        }
         Request::Expire(id) => format!("{:?}", store.expire(&id).await),
         Request::Renew(id, epoch, step) => format!("{:?}", store.renew(&id, epoch, step, LEASE).await),
         Request::Mark(id, epoch, step) => format!("{:?}", store.mark_sending(&id, epoch, step, WINDOW).await),

@@ -9,11 +9,12 @@ use crate::support::{Act, Draft, Guard, Request, Setup, Upstream, tokens};
 const INJECTED: &str = "injected-upstream-credential-8842";
 const AGENTS_OWN: &str = "agents-own-upstream-credential-1177";
 const COOKIE: &str = "agents-own-cookie-5523";
+const API_KEY: &str = "agents-own-api-key-7304";
 
 /// Everything secret that passed through.
 fn secrets(token: &str, keys_file: &str) -> Vec<String> {
     let mut all: Vec<String> = tokens::ALL.iter().map(|token| (*token).to_owned()).collect();
-    all.extend([INJECTED, AGENTS_OWN, COOKIE, token].map(str::to_owned));
+    all.extend([INJECTED, AGENTS_OWN, COOKIE, API_KEY, token].map(str::to_owned));
     let word = |c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_' && c != '+' && c != '/';
     all.extend(keys_file.split(word).filter(|part| part.len() >= 32).map(str::to_owned));
     all
@@ -36,8 +37,11 @@ fn p10_secrets_stay_secret_through_a_whole_life() {
         .env("RUST_LOG", "trace")
         .env("COUNTERSIGN_LOG", "trace")
         .start();
-    let agent =
-        guard.agent().with("Authorization", &format!("Bearer {AGENTS_OWN}")).with("Cookie", &format!("sid={COOKIE}"));
+    let agent = guard
+        .agent()
+        .with("Authorization", &format!("Bearer {AGENTS_OWN}"))
+        .with("Cookie", &format!("sid={COOKIE}"))
+        .with("X-Api-Key", API_KEY);
     agent.get("/tasks").must_be(200);
     let done = agent.hold_task("carried out");
     guard.approver().confirm_fully(&done);
@@ -104,6 +108,7 @@ fn p10_secrets_stay_secret_through_a_whole_life() {
 
     assert!(upstream.seen().iter().any(|seen| seen.header("Authorization") == Some(&format!("Bearer {INJECTED}"))));
     assert!(upstream.seen().iter().any(|seen| seen.header("Authorization") == Some(&format!("Bearer {AGENTS_OWN}"))));
+    assert!(upstream.seen().iter().any(|seen| seen.header("X-Api-Key") == Some(API_KEY)));
     guard.stop();
     let printed = guard.printed();
     assert!(printed.len() > 200, "there is a log to look at: {printed}");

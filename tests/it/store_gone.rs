@@ -31,6 +31,8 @@ fn p7_with_a_full_disk_writes_are_refused_in_two_languages_reads_pass_and_it_hea
     assert!(metrics.sum("countersign_fail_closed_total", &[]) >= 1.0, "{}", metrics.text());
     assert!(metrics.sum("countersign_store_errors_total", &[]) > errors_before, "{}", metrics.text());
     until("readiness tells it", || guard.control_get("/readyz").status == 503);
+    let reason = guard.control_get("/readyz").json()["reason"].to_string();
+    assert!(reason.contains("The store takes no writes") && !reason.contains("countersign.db"), "{reason}");
     guard.control_get("/healthz").must_be(200);
 
     guard.free_disk();

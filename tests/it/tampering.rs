@@ -1,9 +1,10 @@
 //! Whoever can write to the store can neither forge a draft nor a confirmation.
 
-use rusqlite::types::Value;
+use rusqlite::{Connection, types::Value};
+use serde_json::{Value as Json, json};
 
 use crate::support::stored::{cells_of, open, put_back};
-use crate::support::{Agent, Draft, Guard, Upstream};
+use crate::support::{Act, Agent, Draft, Guard, Request, Upstream};
 
 /// Another value of the same kind, as an attacker might write it.
 fn altered(value: &Value) -> Vec<Value> {
@@ -156,10 +157,21 @@ fn a_claim_written_into_the_store_sends_nothing() {
     guard.start_again();
     let looked = || guard.printed().contains("does not verify") || upstream.heads() > 0;
     crate::support::until("the guard has looked at it", looked);
-    guard.approver().confirm(&draft);
+    let told = |guard: &Guard| {
+        let failed = guard.draft_when(&draft.id, "failed");
+        assert_eq!(
+            (&failed["failure"], &failed["intact"], &failed["votes"]),
+            (&json!("integrity"), &json!(true), &json!([]))
+        );
+        let answer = guard.approver().confirm(&draft).must_be(200).json();
+        assert_eq!((&answer["failure"], &answer["executed"]), (&json!("integrity"), &json!(false)), "{answer}");
+        let problem = guard.agent().result(&draft).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+        assert_eq!(problem["executed"], false, "{problem}");
+    };
+    told(&guard);
     guard.stop();
     guard.start_again();
-    guard.approver().confirm(&draft);
+    told(&guard);
     assert_eq!(upstream.all_effects(), 0, "nobody confirmed it");
 }
 
@@ -297,6 +309,91 @@ fn a_damaged_draft_does_not_keep_the_sweeper_from_the_others() {
     let fresh = guard.agent().hold_task("life goes on");
     guard.approver().confirm_fully(&fresh);
     assert_eq!(upstream.effects("/brief"), 0);
+}
+
+/// Writes the draft's status and control data, consistent with each other.
+fn forge(store: &Connection, draft: &Draft, status: &str, change: impl Fn(&mut Json)) {
+    let mut written = 0;
+    for cell in cells_of(store, &draft.id) {
+        let Value::Text(text) = &cell.value else { continue };
+        let forged = if text.starts_with('{') {
+            let mut control: Json = serde_json::from_str(text).expect("control data");
+            control["state"] = json!({"status": status});
+            change(&mut control);
+            control.to_string()
+        } else if cell.column == "status" {
+            status.to_owned()
+        } else {
+            continue;
+        };
+        written += u32::from(cell.write(store, &Value::Text(forged)));
+    }
+    assert_eq!(written, 2, "status and control data");
+}
+
+#[test]
+fn p6_no_outcome_can_be_written_into_the_store() {
+    let upstream = Upstream::start();
+    let mut guard = Guard::over(&upstream);
+    let agent = guard.agent();
+    let done = hold(&agent);
+    guard.approver().confirm_fully(&done);
+    let receipt = guard.draft(&done.id)["receipt"].clone();
+    upstream.on("/free/unknown", Act::CloseAfterRead);
+    let call = || Request::post("/free/unknown").json(&json!({"n": 1}));
+    let unknown = Draft::from(&agent.send(call()).must_be(202));
+    guard.approver().confirm(&unknown).must_refuse(504, "COMMIT_OUTCOME_UNKNOWN");
+    let pending = agent.hold_task("nobody decided");
+    let effects = upstream.all_effects();
+    guard.stop();
+    {
+        let store = open(&guard);
+        // What nobody knows becomes what is offered again, with a receipt that says so.
+        forge(&store, &unknown, "failed", |control| {
+            control["failure"] = "not_sent".into();
+            control["receipt"] = receipt.clone();
+            control["receipt"]["status"] = "failed".into();
+            control["receipt"]["action_id"] = control["id"].clone();
+        });
+        // A receipt says more than it did.
+        forge(&store, &done, "succeeded", |control| control["receipt"]["summary"] = "And paid.".into());
+        // Nobody rejected it.
+        forge(&store, &pending, "rejected", |control| {
+            let at = control["created_at"].clone();
+            let by = json!({"kind": "approver", "id": "alice", "auth_method": "bearer", "channel": "api", "at": at});
+            control["refused"] = json!({"by": by, "reason": "no", "at": at, "mac": "00".repeat(32)});
+            control["ended_at"] = at;
+        });
+        for cell in cells_of(&store, &pending.id).into_iter().filter(|cell| cell.column == "ended_at") {
+            let created: i64 = store
+                .query_row("SELECT created_at FROM drafts WHERE n = ?1", [&cell.key.1], |row| row.get(0))
+                .expect("a time");
+            assert!(cell.write(&store, &Value::Integer(created)));
+        }
+    }
+    guard.start_again();
+    let (agent, approver) = (guard.agent(), guard.approver());
+    for draft in [&unknown, &done, &pending] {
+        for answer in [
+            agent.status(draft),
+            agent.result(draft),
+            approver.confirm(draft),
+            approver.reject(draft, "no"),
+            approver.again(draft),
+            approver.resolve(draft, "succeeded", "I looked"),
+            approver.get(&format!("/v1/receipts/rc_{}", draft.id.trim_start_matches("dr_"))),
+        ] {
+            let problem = answer.must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+            assert!(problem.get("receipt").is_none(), "{problem}");
+        }
+        let shown = guard.draft(&draft.id);
+        assert_eq!((&shown["intact"], &shown["receipt"], &shown["again"]), (&json!(false), &Json::Null, &json!(false)));
+    }
+    // The same calls again: a forged result is not replayed, and nothing is sent without a person.
+    agent.post("/tasks", &json!({"title": "as it was shown"})).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+    agent.send(call()).must_be(202);
+    assert_eq!(upstream.all_effects(), effects);
+    guard.must_be_alive();
 }
 
 #[test]

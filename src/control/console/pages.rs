@@ -186,6 +186,10 @@ struct State {
 fn state(view: &DraftView) -> State {
     let of = |headline, sentence: &str| State { headline, sentence: sentence.to_owned() };
     match view.line.status {
+        _ if !view.line.intact => of(
+            "What is stored does not verify.",
+            "Nothing it says of decisions and of the outcome is believed. Do not repeat the call.",
+        ),
         Status::Pending if view.votes.is_empty() => of("Waiting for a decision.", "Nothing was sent."),
         Status::Pending => of("Waiting for more votes.", "Nothing was sent."),
         Status::Running if view.line.phase == Some(Phase::Claimed) => {
@@ -230,6 +234,10 @@ fn failed(view: &DraftView) -> String {
             "It could not be sent in time after the confirmation. Nothing was sent.".to_owned()
         }
         (Some("resolved"), _) => "A person looked and recorded that it did not happen.".to_owned(),
+        (Some("integrity"), _) => {
+            "Its confirmation did not verify: somebody wrote to the store. Nothing was sent. Tell your operator."
+                .to_owned()
+        }
         (_, Some(status)) => format!("The upstream refused it with status {status}."),
         (_, None) => "It did not happen.".to_owned(),
     }
@@ -305,6 +313,9 @@ fn facts(view: &DraftView) -> Vec<Fact> {
         ("Conversation", view.session.clone()),
         ("Role", view.role.clone()),
         ("Whose data", view.subject.clone()),
+        ("Administration context", view.admin_context.clone()),
+        ("Administration mode", view.admin_mode.clone()),
+        ("Message", view.message_id.clone()),
         ("Request id", view.origin_request_id.clone()),
         ("Policy version", view.policy_version.clone()),
         ("Confirmed at", view.claimed_at.map(|at| at.to_string())),
@@ -375,7 +386,7 @@ pub(super) fn draft_context(
     }
     let may = May {
         decide: line.status == Status::Pending && line.intact && view.request.is_some(),
-        resolve: line.status == Status::Unverifiable,
+        resolve: line.status == Status::Unverifiable && line.intact,
         again: view.again,
     };
     json!({

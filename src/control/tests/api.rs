@@ -38,6 +38,25 @@ async fn a_list_hands_its_filters_on() {
 }
 
 #[tokio::test]
+async fn json_holds_nothing_that_a_terminal_obeys_or_hides() {
+    let bench = bench();
+    let mut hostile = view(Status::Pending);
+    let args = json!({"to": "a\u{202e}gnp.exe\u{2066}", "b\u{200b}": "\u{9b}31m\u{2028}\u{feff}"});
+    hostile.args = args.clone();
+    hostile.line.owner = Some("u\u{202e}1".to_owned());
+    bench.show(hostile);
+    let shown = bench.get(&format!("/v1/drafts/{ID}")).await;
+    assert_eq!(shown.json()["args"], args, "the value is the same");
+    let listed = bench.get("/v1/drafts").await;
+    // A refusal repeats what was asked for, too.
+    let refused = bench.post(PERSON, &confirm_path(), &[], "{\"x\u{202e}\":1}").await;
+    assert_eq!(refused.code(), "REQUEST_INVALID");
+    for got in [shown, listed, refused] {
+        assert!(got.text.chars().all(|c| c.is_ascii_graphic() || c == ' '), "{}", got.text);
+    }
+}
+
+#[tokio::test]
 async fn a_list_refuses_what_it_does_not_know() {
     let bench = bench();
     let bad = [

@@ -224,6 +224,11 @@ async fn forms_from_elsewhere_change_nothing() {
     }
     let decided = browser.bench.asked().into_iter().filter(|question| !matches!(question, Question::Show(_)));
     assert_eq!(decided.collect::<Vec<_>>(), []);
+    // Both kinds are recorded: by whom nobody knows, and in whose session.
+    let refused = browser.bench.refusals();
+    for who in ["console", "alice"] {
+        assert!(refused.contains(&(Code::CsrfFailed, who.to_owned())), "{refused:?}");
+    }
     // Another session's token is not this one's.
     let other = browser.bench.send(request("POST", "/sign-in", &[ORIGIN, FORM], format!("token={PERSON}"))).await;
     let other = other.header("set-cookie").split(';').next().unwrap().to_owned();
@@ -231,6 +236,14 @@ async fn forms_from_elsewhere_change_nothing() {
     assert_eq!(got.status, 403);
     assert_eq!(browser.bench.asked(), []);
     assert_eq!(browser.post(&confirm_path(), &confirm_form()).await.status, 303, "the real click still works");
+}
+
+#[tokio::test]
+async fn a_form_whose_hash_is_none_is_refused_before_the_guard_is_asked() {
+    let browser = Browser::open(bench()).await;
+    let got = browser.post(&confirm_path(), "args_hash=xyz").await;
+    assert_eq!(got.status, 422);
+    assert!(!browser.bench.asked().iter().any(|asked| matches!(asked, Question::Confirm(..))));
 }
 
 #[tokio::test]
@@ -359,6 +372,29 @@ async fn reject_resolve_and_again_by_form() {
     browser.bench.answer_next(Answer::json(201, &json!({"draft_id": new})));
     let got = browser.post(&format!("/drafts/{ID}/again"), "").await;
     assert!(got.header("location").starts_with(&format!("/drafts/{new}?notice=again-")), "{}", got.header("location"));
+}
+
+#[tokio::test]
+async fn the_card_says_whose_data_is_touched_and_by_which_administration() {
+    let mut admin = view(Status::Pending);
+    admin.subject = Some("u2".to_owned());
+    admin.admin_context = Some("org-7 <b>\u{202e}".to_owned());
+    admin.admin_mode = Some("full".to_owned());
+    admin.message_id = Some("msg-9".to_owned());
+    let bench = bench();
+    bench.show(admin);
+    let page = Browser::open(bench).await.get(&draft_path()).await.text;
+    let card = page.split("</article>").next().unwrap();
+    for needed in [
+        "touches data of u2",
+        "as an administrator: org-7 &lt;b&gt;<mark>\\u{202e}</mark>",
+        "administration mode: full",
+    ] {
+        assert!(card.contains(needed), "{needed}: {card}");
+    }
+    for fact in ["Whose data", "Administration context", "Administration mode", "Message"] {
+        assert!(page.contains(&format!("<th scope=\"row\">{fact}</th>")), "{fact}");
+    }
 }
 
 #[tokio::test]

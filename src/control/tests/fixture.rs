@@ -425,7 +425,7 @@ pub(super) fn view(status: Status) -> DraftView {
         status,
         Status::Running | Status::Verifying | Status::Succeeded | Status::Failed | Status::Unverifiable
     );
-    let refused = |by: Option<Decider>, reason: &str| Refused { by, reason: reason.to_owned(), at: start() };
+    let refused = |by: Option<Decider>, reason: &str| Refused { by, reason: reason.to_owned(), at: start(), mac: None };
     let evidence = Evidence {
         at: start(),
         source: "attempt".to_owned(),
@@ -467,6 +467,7 @@ pub(super) fn view(status: Status) -> DraftView {
         role: None,
         subject: None,
         admin_context: None,
+        admin_mode: None,
         message_id: None,
         origin_request_id: Some("rq-1".to_owned()),
         policy_version: Some("v1".to_owned()),

@@ -7,5 +7,6 @@ mod api;
 mod console;
 mod documents;
 mod fixture;
+mod sessions;
 mod whole;
 mod wire;

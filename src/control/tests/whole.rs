@@ -18,7 +18,7 @@ use crate::draft::binding;
 use crate::guard::Guard;
 use crate::guard::observer::Unobserved;
 use crate::guard::tests::bench::{Bench, CLOSES, ask, held, identity, status};
-use crate::guard::who::Rights;
+use crate::guard::who::{Pattern, Rights};
 use crate::upstream::fake::Script;
 
 const BODY: &str = "{\"title\":\"Buy milk\"}";
@@ -279,6 +279,61 @@ async fn a_reader_of_events_gets_past_another_tenants() {
     let theirs = whole.get(STRANGER, "/v1/events").await.json();
     assert_eq!(theirs["events"].as_array().unwrap().len(), 3);
     assert_eq!(whole.get(STRANGER, "/v1/drafts").await.json()["drafts"].as_array().unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn a_page_is_filled_from_ones_own_tenant() {
+    let whole = whole(Bench::new());
+    let (id, _) = held(&whole.guard, BODY).await;
+    for body in ["{\"n\":1}", "{\"n\":2}"] {
+        let mut elsewhere = identity("u9");
+        elsewhere.tenant = Tenant::new("elsewhere").unwrap();
+        whole.bench.clock.advance(Duration::from_millis(5));
+        assert_eq!(ask(&whole.guard, elsewhere, body, None).await.status, 202);
+    }
+    // The newest drafts are another tenant's: they take no place on the page and name no cursor.
+    let page = whole.get(PERSON, "/v1/drafts?limit=1").await.json();
+    assert_eq!((page["drafts"][0]["draft_id"].as_str(), page["next"].as_str()), (Some(id.as_str()), Some(id.as_str())));
+    let last = whole.get(PERSON, &format!("/v1/drafts?limit=1&cursor={id}")).await.json();
+    assert_eq!(last, json!({"drafts": [], "next": null}));
+}
+
+#[tokio::test]
+async fn what_lies_outside_of_ones_rights_is_not_shown() {
+    let whole = whole(Bench::new());
+    let (id, hash) = held(&whole.guard, BODY).await;
+    assert_eq!(whole.confirm(OTHER, &id, hash).await.status, 200);
+    let known = whole.state.credentials.load_full();
+    let narrow = |change: fn(&mut Rights)| {
+        let mut rights = Rights::all();
+        change(&mut rights);
+        Some(rights)
+    };
+    for rights in [
+        None,
+        narrow(|rights| rights.capabilities = vec![Pattern::new("other*")]),
+        narrow(|rights| rights.services = vec![Pattern::new("other*")]),
+        narrow(|rights| rights.owners = vec![Pattern::new("u2")]),
+    ] {
+        let mut changed = (*known).clone();
+        changed.approvers[0].rights = rights.clone();
+        whole.state.credentials.store(Arc::new(changed));
+        assert_eq!(whole.get(PERSON, "/v1/drafts").await.json()["drafts"], json!([]), "{rights:?}");
+        let cookie = sign_in(&whole, PERSON).await;
+        let cookie = [("cookie", cookie.as_str())];
+        let answers = [
+            whole.get(PERSON, &format!("/v1/drafts/{id}")).await,
+            whole.get(PERSON, &format!("/v1/drafts/{id}/body")).await,
+            whole.get(PERSON, &format!("/v1/receipts/{}", id.receipt_id())).await,
+            whole.send("GET", &format!("/drafts/{id}"), &cookie, String::new()).await,
+            whole.send("GET", &format!("/drafts/{id}/body"), &cookie, String::new()).await,
+        ];
+        for got in answers {
+            assert_eq!(got.status, 403, "{rights:?}: {}", got.text);
+            assert!(got.text.contains("APPROVER_NOT_ALLOWED") && !got.text.contains("milk"), "{}", got.text);
+        }
+    }
+    assert_eq!(whole.get(OTHER, &format!("/v1/drafts/{id}/body")).await.text, BODY);
 }
 
 fn form_headers(cookie: &str) -> [(&str, &str); 3] {

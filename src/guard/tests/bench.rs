@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::base::chance::{Chance, SeededChance};
 use crate::base::digest::Digest;
-use crate::base::id::{DraftId, Initiator, NodeId, Owner, Principal, SessionId, Tenant};
+use crate::base::id::{DraftId, Initiator, NodeId, Owner, Principal, SessionId, StepId, Tenant};
 use crate::base::time::{ManualClock, Timestamp};
 use crate::call::args::{self, BodyLimits};
 use crate::call::head::Head;
@@ -57,6 +57,11 @@ impl Journal {
         self.attempts.lock().unwrap().insert(id.to_string());
     }
 
+    /// As a trim does, long after.
+    pub(crate) fn forget(&self) {
+        self.attempts.lock().unwrap().clear();
+    }
+
     pub(crate) fn waiting_len(&self) -> usize {
         self.waiting.lock().unwrap().len()
     }
@@ -83,13 +88,17 @@ impl SendLog for Log {
         Ok(if new { Logged::New } else { Logged::Already })
     }
 
+    fn began(&self, id: &DraftId) -> bool {
+        self.journal.attempts.lock().unwrap().contains(&id.to_string())
+    }
+
     async fn keep(&self, outcome: &Settle) -> Result<(), JournalError> {
         self.journal.waiting.lock().unwrap().push(outcome.clone());
         Ok(())
     }
 
-    async fn taken(&self, id: &DraftId) -> Result<(), JournalError> {
-        self.journal.waiting.lock().unwrap().retain(|settle| settle.id != *id);
+    async fn taken(&self, id: &DraftId, step: StepId) -> Result<(), JournalError> {
+        self.journal.waiting.lock().unwrap().retain(|settle| settle.id != *id || settle.step != step);
         Ok(())
     }
 
@@ -151,6 +160,8 @@ impl Pause for At {
 pub(crate) struct Bench {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) store: Arc<dyn Store>,
+    /// What is under `store`, to be written to past every step.
+    pub(crate) twin: Arc<Twin>,
     pub(crate) upstream: FakeUpstream,
     pub(crate) journal: Arc<Journal>,
     pub(crate) counts: Arc<Counts>,
@@ -173,8 +184,10 @@ impl Bench {
         let chance = Arc::new(SeededChance::new(42));
         let upstream = FakeUpstream::new(clock.clone()).otherwise(answers(201, r#"{"id":1}"#));
         let set = PolicySet::open("api", "http://api.test").expect("a legal set");
+        let twin = Arc::new(Twin::new(clock.clone()));
         Self {
-            store: wrap(Arc::new(Twin::new(clock.clone()))),
+            store: wrap(twin.clone()),
+            twin,
             upstream,
             journal: Arc::default(),
             counts: Arc::default(),

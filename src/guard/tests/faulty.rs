@@ -1,7 +1,7 @@
 //! A store between the guard and the twin that loses answers, refuses, or applies and forgets.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,16 +34,39 @@ pub(super) struct Faulty {
     faults: Mutex<BTreeMap<&'static str, Vec<Fault>>>,
     damaged: AtomicBool,
     misled: Mutex<Option<Stored>>,
+    waits: Mutex<BTreeMap<&'static str, Vec<Wait>>>,
+    /// How far this node's idea of the store's clock is off, in milliseconds.
+    off_ms: AtomicI64,
 }
+
+/// What happens while a step waits for its turn.
+type Wait = Box<dyn FnOnce() + Send>;
 
 impl Faulty {
     pub(super) fn over(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { inner, faults: Mutex::default(), damaged: AtomicBool::new(false), misled: Mutex::default() })
+        Arc::new(Self {
+            inner,
+            faults: Mutex::default(),
+            damaged: AtomicBool::new(false),
+            misled: Mutex::default(),
+            waits: Mutex::default(),
+            off_ms: AtomicI64::new(0),
+        })
     }
 
     /// The next `times` calls of `step` fail like this.
     pub(super) fn next(&self, step: &'static str, fault: Fault, times: usize) {
         self.faults.lock().unwrap().entry(step).or_default().extend(std::iter::repeat_n(fault, times));
+    }
+
+    /// The next call of `step` waits for its turn while this happens.
+    pub(super) fn wait(&self, step: &'static str, meanwhile: impl FnOnce() + Send + 'static) {
+        self.waits.lock().unwrap().entry(step).or_default().insert(0, Box::new(meanwhile));
+    }
+
+    /// From now on this node's idea of the store's clock is off by so much.
+    pub(super) fn off_by(&self, ms: i64) {
+        self.off_ms.store(ms, Ordering::SeqCst);
     }
 
     /// From now on every sealed record that is read has one bit changed.
@@ -66,6 +89,10 @@ impl Faulty {
         step: &'static str,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        let meanwhile = self.waits.lock().unwrap().get_mut(step).and_then(Vec::pop);
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
         let fault = self.faults.lock().unwrap().get_mut(step).and_then(Vec::pop);
         match fault {
             // A step takes a moment on both sides, as a real one does: a caller can be gone by then.
@@ -75,7 +102,7 @@ impl Faulty {
                 tokio::task::yield_now().await;
                 answer
             }
-            Some(Fault::Refuse) => Err(StoreError::Unavailable("refused by the test".to_owned())),
+            Some(Fault::Refuse) => Err(StoreError::Unavailable("/srv/secret/place.db refused by the test".to_owned())),
             Some(Fault::LoseAnswer) => {
                 let _lost = call.await;
                 Err(StoreError::Uncertain("answer lost by the test".to_owned()))
@@ -87,7 +114,7 @@ impl Faulty {
 #[async_trait]
 impl Store for Faulty {
     fn now(&self) -> Timestamp {
-        self.inner.now()
+        Timestamp::from_millis(self.inner.now().as_millis() + self.off_ms.load(Ordering::SeqCst))
     }
     async fn hold(&self, hold: Hold) -> Result<Held, StoreError> {
         if let Some(other) = self.misled.lock().unwrap().clone() {
@@ -101,8 +128,8 @@ impl Store for Faulty {
     async fn reject(&self, reject: Reject) -> Result<Ended, StoreError> {
         self.run("reject", self.inner.reject(reject)).await
     }
-    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str) -> Result<Ended, StoreError> {
-        self.run("withdraw", self.inner.withdraw(id, step, by)).await
+    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str, mac: Digest) -> Result<Ended, StoreError> {
+        self.run("withdraw", self.inner.withdraw(id, step, by, mac)).await
     }
     async fn expire(&self, id: &DraftId) -> Result<Ended, StoreError> {
         self.run("expire", self.inner.expire(id)).await

@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub(crate) mod bench;
+mod claims;
 mod decisions;
 mod faults;
 mod faulty;
 mod holds;
 mod releases;
+mod truth;

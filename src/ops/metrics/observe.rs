@@ -15,55 +15,55 @@ use super::Metrics;
 impl Observer for Metrics {
     fn draft(&self, tool: &ToolName, status: Status) {
         let tool = self.names.tool(tool);
-        self.drafts_total.with_label_values(&[tool, status.as_str()]).inc();
+        self.drafts.reached_total.with_label_values(&[tool, status.as_str()]).inc();
         if status == Status::Expired {
-            self.expired_total.with_label_values(&[tool]).inc();
+            self.drafts.expired_total.with_label_values(&[tool]).inc();
         }
     }
 
     fn decided(&self, tool: &ToolName, took: Duration) {
-        self.decision_seconds.with_label_values(&[self.names.tool(tool)]).observe(took.as_secs_f64());
+        self.drafts.decision_seconds.with_label_values(&[self.names.tool(tool)]).observe(took.as_secs_f64());
     }
 
     fn rejected(&self, tool: &ToolName, by: &'static str) {
-        self.rejected_total.with_label_values(&[self.names.tool(tool), by]).inc();
+        self.drafts.rejected_total.with_label_values(&[self.names.tool(tool), by]).inc();
     }
 
     fn confirm_conflict(&self, kind: &'static str) {
-        self.confirm_conflicts_total.with_label_values(&[kind]).inc();
+        self.drafts.confirm_conflicts_total.with_label_values(&[kind]).inc();
     }
 
     fn released(&self, tool: &ToolName, outcome: &'static str, took: Duration) {
         let tool = self.names.tool(tool);
-        self.releases_total.with_label_values(&[tool, outcome]).inc();
-        self.release_seconds.with_label_values(&[tool]).observe(took.as_secs_f64());
+        self.releases.ended_total.with_label_values(&[tool, outcome]).inc();
+        self.releases.seconds.with_label_values(&[tool]).observe(took.as_secs_f64());
         if outcome == "unknown" {
-            self.unknown_total.with_label_values(&[tool]).inc();
+            self.releases.unknown_total.with_label_values(&[tool]).inc();
         }
     }
 
     fn duplicate_release(&self) {
-        self.duplicate_release_total.inc();
+        self.releases.duplicate_total.inc();
     }
 
     fn failed_closed(&self) {
-        self.fail_closed_total.inc();
+        self.drafts.fail_closed_total.inc();
     }
 
     fn integrity_failed(&self) {
-        self.integrity_failures_total.inc();
+        self.drafts.integrity_failures_total.inc();
     }
 
     fn taken_over(&self) {
-        self.take_overs_total.inc();
+        self.releases.take_overs_total.inc();
     }
 
     fn late_answer(&self) {
-        self.late_answers_total.inc();
+        self.releases.late_answers_total.inc();
     }
 
     fn refused_attempt(&self, code: Code, who: &str) {
-        self.refused_attempts_total.with_label_values(&[code.as_str()]).inc();
+        self.drafts.refused_attempts_total.with_label_values(&[code.as_str()]).inc();
         tracing::warn!(code = code.as_str(), who = %Bounded(who), "attempt refused");
     }
 }
@@ -73,24 +73,24 @@ impl AgentObserver for Metrics {
         let cells = self.names.service(seen.service);
         cells.requests(seen.effect, seen.verdict.as_str()).inc();
         cells.seconds(seen.effect).observe(seen.took.as_secs_f64());
-        self.overhead_seconds.observe(seen.overhead.as_secs_f64());
+        self.listener.overhead_seconds.observe(seen.overhead.as_secs_f64());
     }
 
     fn connection_refused(&self) {
-        self.connections_refused_total.inc();
+        self.listener.connections_refused_total.inc();
     }
 }
 
 impl StoreObserver for Metrics {
     fn step(&self, name: &'static str, took: Duration, error: Option<&'static str>) {
-        self.store_seconds.with_label_values(&[name]).observe(took.as_secs_f64());
+        self.store.seconds.with_label_values(&[name]).observe(took.as_secs_f64());
         if let Some(kind) = error {
-            self.store_errors_total.with_label_values(&[kind]).inc();
+            self.store.errors_total.with_label_values(&[kind]).inc();
         }
     }
 
     fn commit(&self, steps: usize, _took: Duration) {
-        self.store_commits_total.inc();
-        self.store_commit_steps_total.inc_by(steps as u64);
+        self.store.commits_total.inc();
+        self.store.commit_steps_total.inc_by(steps as u64);
     }
 }

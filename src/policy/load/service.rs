@@ -6,6 +6,7 @@ use crate::base::id::{ServiceName, ToolName};
 use crate::call::path::NormalPath;
 use crate::draft::record::Effect;
 
+use super::super::credential::is_called_credential;
 use super::super::keys;
 use super::super::model::{Route, Service, ServiceIndex, Unmatched};
 use super::super::read::{Fields, File};
@@ -101,7 +102,8 @@ fn named(node: &Node) -> Option<(ToolName, Place)> {
 fn no_credentials(file: &File<'_>, read: &ReadTool, credentials: &[&HeaderName]) {
     let matched = read.tool.matches.headers.iter().map(|(name, _)| name);
     let effect_key = read.tool.effect_key_header.iter();
-    for name in matched.chain(&read.tool.bind_headers).chain(effect_key).filter(|name| credentials.contains(name)) {
+    let carries = |name: &&HeaderName| credentials.contains(name) || is_called_credential(name);
+    for name in matched.chain(&read.tool.bind_headers).chain(effect_key).filter(carries) {
         let message = format!("`{}` uses the header `{name}`, which carries a credential", read.tool.name);
         file.error(read.name_place, message);
     }

@@ -1,4 +1,6 @@
-//! Reads a tool.
+//! Reads a tool: its effect, its args and what is shown of them, its times.
+
+use std::time::Duration;
 
 use http::HeaderName;
 
@@ -10,6 +12,7 @@ use super::super::judge::UNDECLARED;
 use super::super::keys;
 use super::super::model::{LATE_RELEASE, OutcomeRules, REFUSAL_MEMORY, REPLAY_WINDOW, TTL, Tool};
 use super::super::outbound::is_forwarded;
+use super::super::prepare::ArgsRules;
 use super::super::read::{Fields, File};
 use super::super::schema::{Schema, Step, listed};
 use super::super::template::check::{Scope, compile};
@@ -90,15 +93,7 @@ pub(super) fn read(file: &File<'_>, node: &Node, service: &Shared) -> Option<Rea
     let roles = fields.get("allow").map(|node| read_roles(file, node));
     let risk = fields.get("risk").and_then(|node| Some((read_risk(file, node)?, node.place)));
     let confirm = fields.get("confirm").and_then(|node| Some((read_confirm(file, node)?, node.place)));
-    if effect == Some(Effect::Read) {
-        only_for_writes(file, &fields);
-    }
-    if let (Some(Effect::Write), Some((Confirm::None, place))) = (effect, confirm) {
-        file.error_with(place, "`confirm: none` is for reads", "a write is confirmed: write `default` or `always`");
-    }
-    if let (Some(Effect::Read), Some((Confirm::Rule(_), place))) = (effect, confirm) {
-        file.error_with(place, "a read is never confirmed", "take `confirm` out, or declare `effect: write`");
-    }
+    check_effect(file, &fields, effect, confirm);
     let shared = service.read(file, &fields);
     let no_methods = Vec::new();
     let around = Around {
@@ -106,7 +101,71 @@ pub(super) fn read(file: &File<'_>, node: &Node, service: &Shared) -> Option<Rea
         methods: matches.as_ref().map_or(&no_methods, |m| &m.methods),
         content_types: &shared.content_types,
     };
-    let args = fields.get("args").and_then(|node| args::read(file, node, &around));
+    let shown = read_shown(file, &fields, &around);
+    let rules = fields.get("outcome").map_or_else(OutcomeRules::default, |node| outcome::read(file, node));
+    let times = read_times(file, &fields);
+    let (name, name_place) = name?;
+    let tool = Tool {
+        name,
+        effect: effect?,
+        capability: None,
+        risk: Risk::Low,
+        confirm: ConfirmRule::Default,
+        roles,
+        args: shown.args,
+        preview: shown.preview,
+        summary: shown.summary,
+        ttl: times.ttl,
+        effect_key_header: read_effect_key(file, &fields),
+        replay_window: times.replay_window,
+        refusal_memory: times.refusal_memory,
+        late_release: times.late_release,
+        held_status: shared.held_status,
+        body_bytes_max: shared.body_bytes_max,
+        opaque: shared.opaque,
+        content_types: shared.content_types,
+        bind_headers: shared.bind_headers,
+        outcome: rules,
+        secret: shown.secret,
+        matches: matches?,
+    };
+    Some(ReadTool {
+        tool,
+        place: node.place,
+        name_place,
+        match_place: fields.key_place("match"),
+        risk,
+        risk_stated: false,
+        confirm,
+        unshown: shown.unshown,
+        preview_place: fields.key_place("preview"),
+    })
+}
+
+/// What only a write, or only a read, may say.
+fn check_effect(file: &File<'_>, fields: &Fields<'_>, effect: Option<Effect>, confirm: Option<(Confirm, Place)>) {
+    if effect == Some(Effect::Read) {
+        only_for_writes(file, fields);
+    }
+    if let (Some(Effect::Write), Some((Confirm::None, place))) = (effect, confirm) {
+        file.error_with(place, "`confirm: none` is for reads", "a write is confirmed: write `default` or `always`");
+    }
+    if let (Some(Effect::Read), Some((Confirm::Rule(_), place))) = (effect, confirm) {
+        file.error_with(place, "a read is never confirmed", "take `confirm` out, or declare `effect: write`");
+    }
+}
+
+/// The args, and what people are shown of them.
+struct Shown {
+    args: Option<ArgsRules>,
+    preview: Option<PreviewTemplate>,
+    unshown: Vec<String>,
+    summary: Option<Template>,
+    secret: Vec<String>,
+}
+
+fn read_shown(file: &File<'_>, fields: &Fields<'_>, around: &Around<'_>) -> Shown {
+    let args = fields.get("args").and_then(|node| args::read(file, node, around));
     let schema = args.as_ref().map(|rules| &*rules.schema);
     let schema_broken = fields.get("args").is_some() && schema.is_none();
     let mut unshown = Vec::new();
@@ -118,7 +177,18 @@ pub(super) fn read(file: &File<'_>, node: &Node, service: &Shared) -> Option<Rea
     let summary = fields.get("summary").filter(|_| !schema_broken);
     let summary = summary.and_then(|node| read_template(file, node, "`summary`", summary_scope));
     let secret = fields.get("secret").map(|node| read_secret(file, node, schema, schema_broken, &around.params));
-    let rules = fields.get("outcome").map_or_else(OutcomeRules::default, |node| outcome::read(file, node));
+    Shown { preview, unshown, summary, secret: secret.unwrap_or_default(), args }
+}
+
+/// How long what stays as it is.
+struct Times {
+    ttl: Duration,
+    replay_window: Duration,
+    refusal_memory: Duration,
+    late_release: Duration,
+}
+
+fn read_times(file: &File<'_>, fields: &Fields<'_>) -> Times {
     let duration = |key: &str, least: &str, most: &str| {
         fields.get(key).and_then(|node| file.duration(node, &format!("`{key}`"), least, most))
     };
@@ -127,43 +197,12 @@ pub(super) fn read(file: &File<'_>, node: &Node, service: &Shared) -> Option<Rea
         let hint = "what the card shows may be out of date by then; keep it under 30m";
         file.warn(fields.key_place("ttl"), "a draft of this tool may wait longer than half an hour", hint);
     }
-    let (name, name_place) = name?;
-    let tool = Tool {
-        name,
-        effect: effect?,
-        capability: None,
-        risk: Risk::Low,
-        confirm: ConfirmRule::Default,
-        roles,
-        args,
-        preview,
-        summary,
+    Times {
         ttl,
-        effect_key_header: read_effect_key(file, &fields),
         replay_window: duration("replay_window", "0s", "24h").unwrap_or(REPLAY_WINDOW),
         refusal_memory: duration("refusal_memory", "0s", "24h").unwrap_or(REFUSAL_MEMORY),
         late_release: duration("late_release", "1s", "1h").unwrap_or(LATE_RELEASE),
-        held_status: shared.held_status,
-        body_bytes_max: shared.body_bytes_max,
-        opaque: shared.opaque,
-        content_types: shared.content_types,
-        bind_headers: shared.bind_headers,
-        outcome: rules,
-        secret: secret.unwrap_or_default(),
-        matches: matches?,
-    };
-    let (match_place, preview_place) = (fields.key_place("match"), fields.key_place("preview"));
-    Some(ReadTool {
-        tool,
-        place: node.place,
-        name_place,
-        match_place,
-        risk,
-        risk_stated: false,
-        confirm,
-        unshown,
-        preview_place,
-    })
+    }
 }
 
 fn only_for_writes(file: &File<'_>, fields: &Fields<'_>) {

@@ -59,6 +59,28 @@ fn only_what_belongs_to_the_call_goes_upstream() {
 }
 
 #[test]
+fn p10_what_is_called_a_credential_is_sealed_apart_whatever_the_policy_names() {
+    let sent = [
+        ("X-Api-Key", "k"),
+        ("API_KEY", "k"),
+        ("Private-Token", "t"),
+        ("X-Client-Secret", "s"),
+        ("Authorization", "Bearer a"),
+        ("Cookie", "c"),
+        ("X-Plain", "p"),
+    ];
+    for rule in ["", ", credential_headers: []", ", credential_headers: [X-Plain]"] {
+        let set = with_tool(rule, "{method: POST, path: /t}", "");
+        let prepared = judged(&set, head("POST", "/t", &sent), b"", &who()).unwrap();
+        let apart: Vec<&str> = prepared.request.credentials.iter().map(|(name, _)| name.as_str()).collect();
+        for secret in ["x-api-key", "api_key", "private-token", "x-client-secret", "authorization", "cookie"] {
+            assert!(apart.contains(&secret) && !names(&prepared).contains(&secret), "{rule}: {secret}");
+        }
+        assert_eq!(apart.contains(&"x-plain"), rule.contains("X-Plain"), "{rule}");
+    }
+}
+
+#[test]
 fn bound_headers_change_the_hash_and_others_do_not() {
     let set = with_tool("", "{method: POST, path: /t}", "    bind_headers: [X-Tenant]\n");
     let hash = |headers: &[(&str, &str)]| judged(&set, head("POST", "/t", headers), b"", &who()).unwrap().args_hash;

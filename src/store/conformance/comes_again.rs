@@ -8,7 +8,7 @@ use crate::draft::state::{Status, Verdict};
 use crate::store::contract::{Held, OwnerLimits};
 use crate::store::row::Stored;
 
-use super::harness::{Call, Harness, TTL};
+use super::harness::{Call, Harness, MAC, TTL};
 
 async fn new_draft_instead_of(h: &Harness, call: &Call, old: &Stored) -> Stored {
     let new = h.held(call).await;
@@ -154,7 +154,7 @@ pub async fn what_never_ran_opens_a_new_draft(h: &Harness) {
         h.claimed(&late).await;
         let late = h.settle(&late, Verdict::Failed, Some(Failure::ReleaseTooLate)).await;
         let withdrawn = h.held(&call("withdrawn")).await;
-        h.store().withdraw(&withdrawn.row.id, h.step(), "agent").await.expect("answers");
+        h.store().withdraw(&withdrawn.row.id, h.step(), "agent", MAC).await.expect("answers");
         let expired = h.held(&call("expired")).await;
         h.advance(TTL).await;
         h.store().expire(&expired.row.id).await.expect("answers");
@@ -173,7 +173,7 @@ pub async fn a_key_with_other_args_is_refused(h: &Harness) {
     let done = h.succeeded(&h.call("a").key("done")).await;
     let rejected = h.rejected(&h.call("r").key("rejected"), h.person("bob")).await;
     let withdrawn = h.held(&h.call("a").key("withdrawn")).await;
-    h.store().withdraw(&withdrawn.row.id, h.step(), "agent").await.expect("answers");
+    h.store().withdraw(&withdrawn.row.id, h.step(), "agent", MAC).await.expect("answers");
     for (key, draft) in [("pending", pending), ("done", done), ("rejected", rejected), ("withdrawn", withdrawn)] {
         let before = h.get(&draft.row.id).await;
         assert_eq!(h.ask(&h.call("other").key(key)).await, Held::KeyReused(draft.row.id.clone()), "{key}");
@@ -228,7 +228,7 @@ pub async fn sessions_are_added_and_bounded(h: &Harness) {
 pub async fn a_live_draft_is_found_behind_later_ones(h: &Harness) {
     let live = h.unverifiable(&h.call("a")).await;
     let later = h.held(&h.call("a").key("k")).await;
-    h.store().withdraw(&later.row.id, h.step(), "agent").await.expect("answers");
+    h.store().withdraw(&later.row.id, h.step(), "agent", MAC).await.expect("answers");
     assert_eq!(h.joined(&h.call("a")).await.row.id, live.row.id);
 }
 

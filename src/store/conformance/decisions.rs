@@ -8,7 +8,7 @@ use crate::draft::decision::{Channel, DeciderKind, Verb};
 use crate::draft::state::{State, Status};
 use crate::store::contract::{Decided, Ended, StoreError};
 
-use super::harness::{Harness, TTL};
+use super::harness::{Harness, MAC, TTL};
 
 /// A quorum of two: one principal counts once over all channels; the second one claims.
 pub async fn a_quorum_counts_principals_once(h: &Harness) {
@@ -63,8 +63,7 @@ pub async fn a_decision_key_answers_for_its_verb(h: &Harness) {
     assert_eq!(keys, [("k1".to_owned(), Verb::Confirm), ("k2".to_owned(), Verb::Reject)]);
 }
 
-/// Another digest than the stored one, or another epoch: nothing is decided. A guard may reject
-/// what no longer verifies.
+/// Another digest than the stored one, or another epoch: nothing is decided.
 pub async fn what_changed_is_not_decided(h: &Harness) {
     let draft = h.held(&h.call("a")).await;
     let mut yes = h.yes(&draft, "ada");
@@ -74,15 +73,34 @@ pub async fn what_changed_is_not_decided(h: &Harness) {
     yes.vote.epoch = 2;
     assert!(matches!(h.store().decide(yes).await, Ok(Decided::Changed)));
     let mut no = h.no(&draft, h.person("ada"));
-    no.sealed_digest = Some(Digest::of(b"something else"));
+    no.sealed_digest = Digest::of(b"something else");
     assert_eq!(h.store().reject(no).await, Ok(Ended::Changed));
     assert_eq!(h.get(&draft.row.id).await, draft);
+}
+
+/// A refusal is kept with its MAC as it was handed in; a guard's reason code stands in its event.
+pub async fn a_refusal_keeps_its_mac(h: &Harness) {
+    let draft = h.held(&h.call("a")).await;
     let mut guard = h.no(&draft, h.decider("guard", DeciderKind::Guard, Channel::Guard));
-    guard.sealed_digest = None;
-    "DRAFT_INTEGRITY_FAILED".clone_into(&mut guard.reason);
+    "POLICY_CHANGED".clone_into(&mut guard.reason);
+    guard.mac = Digest::of(b"a MAC");
+    let ask = guard.clone();
     assert!(matches!(h.store().reject(guard).await, Ok(Ended::Done(_))));
+    let refused = h.get(&draft.row.id).await.row.refused.expect("refused");
+    assert_eq!((refused.by, refused.reason, refused.mac), (Some(ask.by), ask.reason, Some(ask.mac)));
     let events = h.events().await;
-    assert_eq!(events.last().and_then(|event| event.reason.as_deref()), Some("DRAFT_INTEGRITY_FAILED"));
+    assert_eq!(events.last().and_then(|event| event.reason.as_deref()), Some("POLICY_CHANGED"));
+
+    let draft = h.held(&h.call("b")).await;
+    h.store().withdraw(&draft.row.id, h.step(), "agent", Digest::of(b"another")).await.expect("answers");
+    let refused = h.get(&draft.row.id).await.row.refused.expect("refused");
+    assert_eq!((refused.by, refused.mac), (None, Some(Digest::of(b"another"))));
+    assert_eq!(refused.reason, crate::draft::proof::withdrawn_by("agent"));
+
+    let draft = h.held(&h.call("c")).await;
+    h.advance(TTL).await;
+    h.store().expire(&draft.row.id).await.expect("answers");
+    assert_eq!(h.get(&draft.row.id).await.row.refused.expect("expired").mac, None, "it follows from the draft's times");
 }
 
 /// From `expires_at` on no decision counts; the late step writes the expiry with its event.
@@ -99,7 +117,7 @@ pub async fn an_overdue_draft_cannot_be_decided(h: &Harness) {
     h.advance(Duration::from_millis(1)).await;
     assert!(matches!(h.store().decide(h.yes(&a, "ada")).await, Ok(Decided::NotPending(_))));
     assert!(matches!(h.store().reject(h.no(&b, h.person("ada"))).await, Ok(Ended::NotPending(_))));
-    assert!(matches!(h.store().withdraw(&c.row.id, h.step(), "agent").await, Ok(Ended::NotPending(_))));
+    assert!(matches!(h.store().withdraw(&c.row.id, h.step(), "agent", MAC).await, Ok(Ended::NotPending(_))));
     assert!(matches!(h.store().expire(&d.row.id).await, Ok(Ended::Done(_))));
     assert!(matches!(h.store().expire(&d.row.id).await, Ok(Ended::NotPending(_))));
     for draft in [a, b, c, d] {
@@ -114,7 +132,7 @@ pub async fn an_overdue_draft_cannot_be_decided(h: &Harness) {
 pub async fn ends_are_ends(h: &Harness) {
     let rejected = h.rejected(&h.call("r"), h.person("bob")).await;
     let withdrawn = h.held(&h.call("w")).await;
-    let Ok(Ended::Done(withdrawn)) = h.store().withdraw(&withdrawn.row.id, h.step(), "agent").await else {
+    let Ok(Ended::Done(withdrawn)) = h.store().withdraw(&withdrawn.row.id, h.step(), "agent", MAC).await else {
         panic!("not withdrawn")
     };
     let succeeded = h.succeeded(&h.call("s")).await;
@@ -126,7 +144,7 @@ pub async fn ends_are_ends(h: &Harness) {
         assert!(matches!(h.store().decide(h.yes(&draft, "eve")).await, Ok(Decided::NotPending(_))), "{status}");
         assert!(matches!(h.store().reject(h.no(&draft, h.person("eve"))).await, Ok(Ended::NotPending(_))), "{status}");
         assert!(
-            matches!(h.store().withdraw(&draft.row.id, h.step(), "agent").await, Ok(Ended::NotPending(_))),
+            matches!(h.store().withdraw(&draft.row.id, h.step(), "agent", MAC).await, Ok(Ended::NotPending(_))),
             "{status}"
         );
         assert!(matches!(h.store().expire(&draft.row.id).await, Ok(Ended::NotPending(_))), "{status}");
@@ -169,7 +187,7 @@ pub async fn unknown_drafts_are_not_found(h: &Harness) {
     assert_eq!(h.store().get(&id).await, Ok(None));
     assert!(matches!(h.store().decide(h.yes(&foreign, "ada")).await, Ok(Decided::NotFound)));
     assert_eq!(h.store().reject(h.no(&foreign, h.person("ada"))).await, Ok(Ended::NotFound));
-    assert_eq!(h.store().withdraw(&id, h.step(), "agent").await, Ok(Ended::NotFound));
+    assert_eq!(h.store().withdraw(&id, h.step(), "agent", MAC).await, Ok(Ended::NotFound));
     assert_eq!(h.store().expire(&id).await, Ok(Ended::NotFound));
     assert_eq!(h.store().collect(&id).await, Ok(()));
     assert_eq!(h.store().note_seen(&id).await, Ok(()));
@@ -178,7 +196,8 @@ pub async fn unknown_drafts_are_not_found(h: &Harness) {
     assert_eq!(h.events().await.len(), 1);
 }
 
-/// A reason is cut at 1,000 characters; a comment, which a MAC covers, is refused instead.
+/// A comment or a reason of more than 1,000 characters is refused: MACs cover them, so they cannot
+/// be cut.
 pub async fn words_are_bounded(h: &Harness) {
     let draft = h.held(&h.call("a")).await;
     let mut yes = h.yes(&draft, "ada");
@@ -186,7 +205,10 @@ pub async fn words_are_bounded(h: &Harness) {
     assert!(matches!(h.store().decide(yes).await, Err(StoreError::Unavailable(_))));
     assert_eq!(h.get(&draft.row.id).await, draft);
     let mut no = h.no(&draft, h.person("ada"));
-    no.reason = "ü".repeat(5_000);
+    no.reason = "ü".repeat(1_001);
+    assert!(matches!(h.store().reject(no.clone()).await, Err(StoreError::Unavailable(_))));
+    assert_eq!(h.get(&draft.row.id).await, draft);
+    no.reason = "ü".repeat(1_000);
     assert!(matches!(h.store().reject(no).await, Ok(Ended::Done(_))));
     let refused = h.get(&draft.row.id).await.row.refused.expect("a reason");
     assert_eq!(refused.reason, "ü".repeat(1_000));

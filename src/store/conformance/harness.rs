@@ -17,7 +17,9 @@ use crate::draft::outcome::{Evidence, Failure};
 use crate::draft::receipt::{Judged, Receipt, ReceiptStatus};
 use crate::draft::record::Risk;
 use crate::draft::state::Verdict;
-use crate::store::contract::{Decide, Decided, Ended, Held, Hold, Mark, OwnerLimits, Reject, Settle, Settled, Store};
+use crate::store::contract::{
+    Decide, Decided, Ended, Held, Hold, Mark, OwnerLimits, Reject, SWEEP_MAX, Settle, Settled, Store,
+};
 use crate::store::rights::Claim;
 use crate::store::row::{Event, Stored};
 
@@ -29,6 +31,9 @@ pub(super) const WINDOW: Duration = Duration::from_secs(2);
 
 /// How long a draft lives in these cases.
 pub(super) const TTL: Duration = Duration::from_secs(900);
+
+/// The MAC of a refusal, which means nothing to a store.
+pub(super) const MAC: Digest = Digest::from_bytes([7; 32]);
 
 /// Turns the clock of the store under test.
 #[async_trait]
@@ -253,9 +258,10 @@ impl Harness {
         Reject {
             id: draft.row.id.clone(),
             step: self.step(),
-            sealed_digest: Some(draft.row.sealed_digest),
+            sealed_digest: draft.row.sealed_digest,
             by,
             reason: "not this one".to_owned(),
+            mac: MAC,
             decision_key: None,
         }
     }
@@ -304,6 +310,8 @@ impl Harness {
                 text: "it ended".to_owned(),
                 upstream_status: Some(200),
             },
+            // Opaque to the store: as good as any other.
+            mac: Digest::of(format!("{verdict:?} {}", draft.row.id).as_bytes()),
         }
     }
 
@@ -373,7 +381,7 @@ impl Harness {
         let mut events: Vec<Event> = Vec::new();
         loop {
             let after = events.last().map_or(0, |event| event.seq);
-            let page = self.store.events(after, 1_000).await.expect("the store answers a read");
+            let page = self.store.events(after, SWEEP_MAX).await.expect("the store answers a read");
             if page.is_empty() {
                 return events;
             }

@@ -1,10 +1,11 @@
 //! Answers that come late, and resolutions by people.
 
-use crate::draft::decision::DeciderKind;
+use crate::base::digest::Digest;
+use crate::draft::decision::{Decider, DeciderKind};
 use crate::draft::outcome::Failure;
 use crate::draft::state::{State, Verdict};
-use crate::store::contract::Settled;
-use crate::store::row::Stored;
+use crate::store::contract::{Settle, Settled, StoreError};
+use crate::store::row::{Row, Stored};
 
 use super::harness::{Harness, LEASE, node};
 
@@ -87,20 +88,75 @@ pub async fn is_no_answer_where_nothing_was_marked(h: &Harness) {
     }
 }
 
-/// At most 16 pieces of evidence: the first and the latest stay. Texts are cut.
+/// At most 16 pieces of evidence: the first, the latest and the outcome's stay. Longer texts than
+/// the bounds are refused: a MAC covers them, so they cannot be cut.
 pub async fn keeps_the_first_and_the_latest_evidence(h: &Harness) {
-    let draft = h.succeeded(&h.call("a")).await;
-    for n in 0..40 {
-        let mut ask = h.end(&draft, Verdict::Unverifiable, None);
-        ask.evidence.text = format!("{n} {}", "ü".repeat(1_000));
-        ask.evidence.source = "x".repeat(100);
-        h.store().late_answer(ask).await.expect("answers");
+    let first = h.succeeded(&h.call("a")).await;
+    // Here the outcome's is the second piece, behind the one of the take-over.
+    let second = h.verifying(&h.call("b")).await;
+    let second = h.settle(&second, Verdict::Failed, Some(Failure::Refused)).await;
+    for (draft, latest_from) in [(first, 1), (second, 2)] {
+        for n in 0..40 {
+            let mut ask = h.end(&draft, Verdict::Unverifiable, None);
+            ask.evidence.text = format!("{n:02} {}", "ü".repeat(497));
+            ask.evidence.source = "x".repeat(32);
+            h.store().late_answer(ask).await.expect("answers");
+        }
+        let row = h.get(&draft.row.id).await.row;
+        let evidence = &row.evidence;
+        assert_eq!(evidence.len(), 16);
+        assert_eq!(evidence[..latest_from], draft.row.evidence);
+        assert_eq!(evidence[latest_from - 1].text, "it ended");
+        assert_eq!(row.outcome.expect("an outcome").evidence, evidence[latest_from - 1]);
+        assert!(evidence[latest_from].text.starts_with(&format!("{} ", 24 + latest_from)));
+        assert!(evidence[15].text.starts_with("39 "));
     }
-    let evidence = h.get(&draft.row.id).await.row.evidence;
-    assert_eq!(evidence.len(), 16);
-    assert_eq!(evidence[0].text, "it ended");
-    assert!(evidence[1].text.starts_with("25 ") && evidence[15].text.starts_with("39 "));
-    assert_eq!((evidence[15].text.chars().count(), evidence[15].source.len()), (500, 32));
+    let draft = h.sending(&h.held(&h.call("c")).await).await;
+    let mut long = h.end(&draft, Verdict::Succeeded, None);
+    long.evidence.text = "ü".repeat(501);
+    let mut long_source = h.end(&draft, Verdict::Succeeded, None);
+    long_source.evidence.source = "x".repeat(33);
+    for ask in [long, long_source] {
+        assert!(matches!(h.store().settle(ask.clone()).await, Err(StoreError::Unavailable(_))));
+        assert!(matches!(h.store().late_answer(ask).await, Err(StoreError::Unavailable(_))));
+    }
+    assert_eq!(h.get(&draft.row.id).await, draft);
+}
+
+/// What an outcome's MAC covers is kept as it was handed in, by every step that brings an outcome,
+/// and a later outcome replaces all of it.
+pub async fn an_outcome_keeps_what_its_mac_covers(h: &Harness) {
+    let proves = |row: &Row, ask: &Settle, by: Option<&Decider>| {
+        let proof = row.outcome.clone().expect("an outcome");
+        assert_eq!((proof.epoch, &proof.evidence, proof.mac), (ask.epoch, &ask.evidence, ask.mac));
+        assert_eq!((proof.response, proof.by.as_ref()), (ask.response.as_deref().map(Digest::of), by));
+        assert_eq!((row.failure, &row.receipt), (ask.failure, &ask.receipt));
+        assert_eq!(row.has_response, ask.response.is_some());
+    };
+    let done = |settled: Result<Settled, StoreError>| match settled {
+        Ok(Settled::Done(stored)) => stored.row,
+        other => panic!("not settled: {other:?}"),
+    };
+    assert_eq!(h.held(&h.call("pending")).await.row.outcome, None);
+    // An answer that was sent under epoch 1 comes when epoch 2 has given up.
+    let sending = h.sending(&h.held(&h.call("late")).await).await;
+    assert_eq!(sending.row.outcome, None);
+    h.advance(LEASE).await;
+    h.store().take_over(&sending.row.id, h.step(), &node("n2"), LEASE, &[]).await.expect("answers");
+    let taken = h.get(&sending.row.id).await;
+    let unknown = h.end(&taken, Verdict::Unverifiable, None);
+    proves(&done(h.store().settle(unknown.clone()).await), &unknown, None);
+    let mut answer = h.end(&sending, Verdict::Succeeded, None);
+    answer.mac = Digest::of(b"the answer");
+    proves(&done(h.store().late_answer(answer.clone()).await), &answer, None);
+    // What is kept as evidence only replaces nothing.
+    h.store().late_answer(h.end(&sending, Verdict::Failed, Some(Failure::Refused))).await.expect("answers");
+    proves(&h.get(&sending.row.id).await.row, &answer, None);
+
+    let unknown = h.unverifiable(&h.call("resolve")).await;
+    let (by, mut person) = (h.person("ada"), h.end(&unknown, Verdict::Failed, Some(Failure::Resolved)));
+    person.mac = Digest::of(b"the person");
+    proves(&done(h.store().resolve(person.clone(), &by).await), &person, Some(&by));
 }
 
 /// A person settles what could not be verified, once, with a name; nothing else.

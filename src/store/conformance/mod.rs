@@ -48,7 +48,7 @@ macro_rules! conformance {
             ],
             decisions: [
                 a_quorum_counts_principals_once, a_decision_key_answers_for_its_verb,
-                what_changed_is_not_decided, an_overdue_draft_cannot_be_decided, ends_are_ends,
+                what_changed_is_not_decided, a_refusal_keeps_its_mac, an_overdue_draft_cannot_be_decided, ends_are_ends,
                 a_token_opens_before_and_after_use, unknown_drafts_are_not_found, words_are_bounded,
             ],
             repeats: [
@@ -62,12 +62,12 @@ macro_rules! conformance {
             ],
             late: [
                 settles_what_is_open, cannot_tell_moves_nothing, changes_nothing_that_is_proved, is_no_answer_where_nothing_was_marked,
-                keeps_the_first_and_the_latest_evidence, a_person_resolves, a_late_answer_resolves,
+                keeps_the_first_and_the_latest_evidence, an_outcome_keeps_what_its_mac_covers, a_person_resolves, a_late_answer_resolves,
             ],
             upkeep: [
                 collected_once, seen_once, limits_count_new_drafts_only, limits_are_per_owner,
                 what_is_not_resolved_is_never_deleted, again_once_and_only_if_not_sent, again_joins_what_is_live,
-                pages_and_filters, sweeps_find_their_work, counts_name_every_status, keys_are_those_of_the_first,
+                pages_and_filters, long_bodies_make_short_pages, sweeps_find_their_work, counts_name_every_status, keys_are_those_of_the_first,
                 a_wrong_clock_writes_nothing, nonsense_is_refused, check_answers,
             ],
             events: [one_event_per_transition_in_order, hints_follow_commits, pages],

@@ -10,7 +10,7 @@ use crate::base::id::DraftId;
 use crate::draft::state::{Status, Verdict};
 use crate::store::contract::{Decided, Ended, Held, Settled, TakenOver};
 
-use super::harness::{Harness, LEASE, TTL, node};
+use super::harness::{Harness, LEASE, MAC, TTL, node};
 
 /// Promise 3: 64 confirms at once, one claim; the others see the claimed draft.
 pub async fn p3_sixty_four_confirms_one_claim(h: &Harness) {
@@ -86,7 +86,8 @@ pub async fn confirm_against_withdrawal(h: &Harness) {
         let (yes, step, id) = (h.yes(&draft, "ada"), h.step(), draft.row.id.clone());
         let (confirming, withdrawing) = (h.shared(), h.shared());
         let confirmed = tokio::spawn(async move { confirming.decide(yes).await.expect("answers") });
-        let withdrawn = tokio::spawn(async move { withdrawing.withdraw(&id, step, "agent").await.expect("answers") });
+        let withdrawn =
+            tokio::spawn(async move { withdrawing.withdraw(&id, step, "agent", MAC).await.expect("answers") });
         let confirmed = matches!(confirmed.await.expect("joins"), Decided::Claimed(..));
         let withdrawn = matches!(withdrawn.await.expect("joins"), Ended::Done(_));
         assert!(confirmed ^ withdrawn, "confirmed {confirmed}, withdrawn {withdrawn}");

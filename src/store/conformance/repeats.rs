@@ -7,7 +7,7 @@ use crate::draft::outcome::Failure;
 use crate::draft::state::{Status, Verdict};
 use crate::store::contract::{Decided, Ended, Held, Mark, Renewed, Settled, TakenOver};
 
-use super::harness::{Harness, LEASE, WINDOW, node};
+use super::harness::{Harness, LEASE, MAC, WINDOW, node};
 
 /// A hold repeated makes no second draft and is not counted twice.
 pub async fn hold(h: &Harness) {
@@ -81,10 +81,10 @@ pub async fn reject_and_withdraw(h: &Harness) {
 
     let draft = h.held(&h.call("b")).await;
     let step = h.step();
-    let first = h.store().withdraw(&draft.row.id, step, "agent").await.expect("answers");
+    let first = h.store().withdraw(&draft.row.id, step, "agent", MAC).await.expect("answers");
     assert!(matches!(first, Ended::Done(_)));
-    assert_eq!(h.store().withdraw(&draft.row.id, step, "agent").await, Ok(first));
-    assert!(matches!(h.store().withdraw(&draft.row.id, h.step(), "agent").await, Ok(Ended::NotPending(_))));
+    assert_eq!(h.store().withdraw(&draft.row.id, step, "agent", MAC).await, Ok(first));
+    assert!(matches!(h.store().withdraw(&draft.row.id, h.step(), "agent", MAC).await, Ok(Ended::NotPending(_))));
     assert_eq!(h.kinds(&draft.row.id).await, ["held", "withdrawn"]);
 }
 

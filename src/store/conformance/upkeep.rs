@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, Tenant, ToolName};
+use crate::base::time::Timestamp;
 use crate::draft::outcome::Failure;
 use crate::draft::record::Risk;
 use crate::draft::state::{State, Status, Verdict};
-use crate::store::contract::{Ended, Filter, Held, StoreError};
+use crate::store::contract::{Ended, Filter, Held, PAGE_BYTES_MAX, StoreError, page_is_full};
 
-use super::harness::{Harness, LEASE, TTL, node};
+use super::harness::{Harness, LEASE, MAC, TTL, node};
 
 /// The first collection counts; what has no result yet cannot be collected.
 pub async fn collected_once(h: &Harness) {
@@ -63,8 +64,8 @@ pub async fn limits_count_new_drafts_only(h: &Harness) {
     assert_eq!(h.ask(&call("3")).await, Held::TooManyPending);
     h.claimed(&one).await;
     let three = h.held(&call("3")).await;
-    h.store().withdraw(&two.row.id, h.step(), "agent").await.expect("answers");
-    h.store().withdraw(&three.row.id, h.step(), "agent").await.expect("answers");
+    h.store().withdraw(&two.row.id, h.step(), "agent", MAC).await.expect("answers");
+    h.store().withdraw(&three.row.id, h.step(), "agent", MAC).await.expect("answers");
     h.held(&call("4")).await;
     assert_eq!(h.ask(&call("5")).await, Held::RateLimited, "four in the window");
     assert_eq!(h.kinds(&one.row.id).await, ["held", "confirmed"]);
@@ -192,13 +193,42 @@ pub async fn pages_and_filters(h: &Harness) {
     }
     assert_eq!(list(Filter { risk: Some(Risk::Medium), ..all.clone() }).await, []);
     h.claimed(&h.get(&ids[3]).await).await;
-    h.store().withdraw(&ids[9], h.step(), "agent").await.expect("answers");
+    h.store().withdraw(&ids[9], h.step(), "agent", MAC).await.expect("answers");
     let two = vec![Status::Running, Status::Withdrawn];
     assert_eq!(list(Filter { statuses: two, ..all.clone() }).await, [ids[3].clone(), ids[9].clone()]);
     assert_eq!(list(Filter { statuses: vec![Status::Pending], ..all.clone() }).await.len(), 23);
     let done = h.succeeded(&h.call("with a response")).await;
     let listed = h.store().list(&all).await.expect("answers");
     assert_eq!((&listed[0].row, &listed[0].sealed, &listed[0].response), (&done.row, &done.sealed, &None));
+}
+
+/// A page of long bodies ends early and says so; nothing is left out by going on.
+pub async fn long_bodies_make_short_pages(h: &Harness) {
+    let mut ids: Vec<DraftId> = Vec::new();
+    for n in 0..7 {
+        let mut ask = h.hold_of(&h.call(&format!("long {n}")));
+        ask.sealed = vec![n; PAGE_BYTES_MAX / 3];
+        let Ok(Held::New(held)) = h.store().hold(ask).await else { panic!("a new draft") };
+        ids.insert(0, held.row.id);
+        h.advance(Duration::from_millis(3)).await;
+    }
+    for statuses in [Vec::new(), vec![Status::Pending, Status::Expired]] {
+        let (mut paged, mut sizes): (Vec<DraftId>, Vec<usize>) = Default::default();
+        loop {
+            let before = paged.last().cloned();
+            let filter = Filter { limit: 200, before, statuses: statuses.clone(), ..Filter::default() };
+            let page = h.store().list(&filter).await.expect("answers");
+            let bytes: usize = page.iter().map(|stored| stored.sealed.len()).sum();
+            assert!(bytes <= PAGE_BYTES_MAX + PAGE_BYTES_MAX / 3, "{bytes}");
+            sizes.push(page.len());
+            let full = page_is_full(&page, filter.limit);
+            paged.extend(page.into_iter().map(|stored| stored.row.id));
+            if !full {
+                break;
+            }
+        }
+        assert_eq!((&paged, sizes), (&ids, vec![4, 3]));
+    }
 }
 
 /// A sweep finds what is overdue, orphaned and past retention, and nothing else.
@@ -252,23 +282,27 @@ pub async fn keys_are_those_of_the_first(h: &Harness) {
     assert_eq!(h.store().same_keys(&one).await, Ok(true));
 }
 
-/// A hold whose time is more than a second off is told the store's time, and nothing is written.
+/// A hold whose time is more than a second ahead, or further behind than a turn may take, or whose
+/// life would be over, is told the store's time, and nothing is written.
 pub async fn a_wrong_clock_writes_nothing(h: &Harness) {
     let call = h.call("a");
     let overdue = h.held(&call).await;
     h.advance(TTL).await;
     let now = h.store().now();
-    for (off_ms, accepted) in [(1_001, false), (-1_001, false), (1_000, true)] {
+    let at = |off_ms: i64| Timestamp::from_millis(now.as_millis() + off_ms);
+    for (off_ms, life_ms) in
+        [(1_001, 900_000), (3_600_000, 900_000), (-30_001, 900_000), (-3_600_000, 900_000), (-20_000, 20_000)]
+    {
         let mut ask = h.hold_of(&call);
-        ask.created_at = crate::base::time::Timestamp::from_millis(now.as_millis() + off_ms);
-        match h.store().hold(ask).await.expect("answers") {
-            Held::Clock(store) if !accepted => {
-                assert_eq!(store, now);
-                assert_eq!(h.kinds(&overdue.row.id).await, ["held"]);
-            }
-            Held::New(_) if accepted => {}
-            other => panic!("{off_ms}: {other:?}"),
-        }
+        (ask.created_at, ask.expires_at) = (at(off_ms), at(off_ms + life_ms));
+        assert_eq!(h.store().hold(ask).await, Ok(Held::Clock(now)), "{off_ms}");
+        assert_eq!(h.kinds(&overdue.row.id).await, ["held"]);
+    }
+    for off_ms in [1_000, -1_001, -30_000] {
+        let mut ask = h.hold_of(&h.call(&format!("{off_ms}")));
+        (ask.created_at, ask.expires_at) = (at(off_ms), at(off_ms + 900_000));
+        let Ok(Held::New(stored)) = h.store().hold(ask).await else { panic!("{off_ms}") };
+        assert_eq!((stored.row.created_at, stored.row.expires_at), (at(off_ms), at(off_ms + 900_000)));
     }
 }
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::base::chance::Chance;
-use crate::base::id::{DraftId, NodeId};
+use crate::base::id::{DraftId, NodeId, StepId};
 use crate::base::time::{Clock, Timestamp};
 use crate::store::contract::Settle;
 
@@ -111,14 +111,18 @@ impl SendLog for FileJournal {
         self.ask(|reply| Command::Attempt { id, epoch, attempt, at, reply }).await
     }
 
+    fn began(&self, id: &DraftId) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).has_attempt(id)
+    }
+
     async fn keep(&self, outcome: &Settle) -> Result<(), JournalError> {
         let kept = Box::new(Kept::from(outcome));
         self.ask(|reply| Command::Keep { kept, reply }).await
     }
 
-    async fn taken(&self, id: &DraftId) -> Result<(), JournalError> {
+    async fn taken(&self, id: &DraftId, step: StepId) -> Result<(), JournalError> {
         let id = id.clone();
-        self.ask(|reply| Command::Taken { id, reply }).await
+        self.ask(|reply| Command::Taken { id, step, reply }).await
     }
 
     async fn waiting(&self) -> Vec<Settle> {

@@ -43,9 +43,12 @@ pub enum OpenError {
     },
     /// A file is not as it was written.
     #[error(
-        "the journal file {} is damaged at byte {at}, before its end, so it is not the trace of a crash. Keep a copy \
-         of the folder, restore it from a backup, or start with an empty folder: then outcomes that only this \
-         journal knows are lost, and the drafts that were being sent must be resolved by a person", path.display()
+        "the journal file {} is damaged at byte {at}, before its end, so it is not the trace of a crash. The journal \
+         is what knows which drafts were sent: do not delete it. First keep a copy of its folder and of the store. Then \
+         repair the disk or put the undamaged file back. Only if it cannot be had, and only with the store that this \
+         guard used last, never with one from a backup, move the folder away and start with an empty one: outcomes that \
+         only the journal had are lost, drafts that were being sent have to be resolved by a person, and a store \
+         that is put back later may offer for confirmation what was sent already", path.display()
     )]
     Damaged {
         /// The file.
@@ -55,8 +58,8 @@ pub enum OpenError {
     },
     /// A file is whole, but in a form that is not known.
     #[error(
-        "the journal file {} was written by another version (at byte {at}): start that version, or use an empty \
-         folder once it has nothing left to settle", path.display()
+        "the journal file {} was written by another version (at byte {at}): start that version. With an empty \
+         folder in its place nobody knows any more which drafts were sent", path.display()
     )]
     OtherVersion {
         /// The file.

@@ -14,8 +14,8 @@ use crate::draft::receipt::Receipt;
 use crate::draft::state::Verdict;
 use crate::store::contract::Settle;
 
-/// The version of the format.
-pub(super) const VERSION: u32 = 1;
+/// The version of the format. 2: outcomes carry their MAC, and are taken one by one.
+pub(super) const VERSION: u32 = 2;
 
 const CHECKSUM_BYTES: usize = 16;
 
@@ -36,8 +36,8 @@ pub(super) enum Record {
     Attempt { id: DraftId, epoch: u64, attempt: u32, at: Timestamp },
     /// An outcome that the store has not taken.
     Keep(Box<Kept>),
-    /// The store has taken the outcomes of this draft.
-    Taken { id: DraftId },
+    /// The store has taken this outcome of this draft.
+    Taken { id: DraftId, step: StepId },
 }
 
 /// A [`Settle`] as it stands on disk.
@@ -52,6 +52,7 @@ pub(super) struct Kept {
     /// Base64 of the sealed response.
     response: Option<String>,
     evidence: Evidence,
+    mac: Digest,
 }
 
 impl Kept {
@@ -78,6 +79,7 @@ impl Kept {
             receipt: self.receipt.clone(),
             response,
             evidence: self.evidence.clone(),
+            mac: self.mac,
         })
     }
 }
@@ -85,7 +87,7 @@ impl Kept {
 impl From<&Settle> for Kept {
     fn from(settle: &Settle) -> Self {
         // Spelled out, so that a new field of an outcome is not forgotten on disk.
-        let Settle { id, step, epoch, verdict, failure, receipt, response, evidence } = settle;
+        let Settle { id, step, epoch, verdict, failure, receipt, response, evidence, mac } = settle;
         Self {
             id: id.clone(),
             step: *step,
@@ -95,6 +97,7 @@ impl From<&Settle> for Kept {
             receipt: receipt.clone(),
             response: response.as_deref().map(|bytes| BASE64.encode(bytes)),
             evidence: evidence.clone(),
+            mac: *mac,
         }
     }
 }

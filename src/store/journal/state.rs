@@ -28,8 +28,9 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct State {
     attempts: HashMap<DraftId, Noted>,
+    /// By their places, oldest first.
     waiting: BTreeMap<u64, Waiting>,
-    waiting_of: HashMap<DraftId, Vec<u64>>,
+    places: HashMap<(DraftId, StepId), u64>,
     next: u64,
     live_bytes: u64,
 }
@@ -48,13 +49,7 @@ impl State {
 
     /// Whether this very outcome waits.
     pub(super) fn has_kept(&self, id: &DraftId, step: StepId) -> bool {
-        let places = self.waiting_of.get(id).map(Vec::as_slice).unwrap_or_default();
-        places.iter().any(|place| self.waiting.get(place).is_some_and(|waiting| waiting.kept.step() == step))
-    }
-
-    /// Whether any outcome of this draft waits.
-    pub(super) fn has_waiting(&self, id: &DraftId) -> bool {
-        self.waiting_of.contains_key(id)
+        self.places.contains_key(&(id.clone(), step))
     }
 
     /// The outcomes that wait, oldest first.
@@ -87,17 +82,15 @@ impl State {
             }
             Record::Keep(kept) => {
                 if !self.has_kept(kept.id(), kept.step()) {
-                    self.waiting_of.entry(kept.id().clone()).or_default().push(self.next);
+                    self.places.insert((kept.id().clone(), kept.step()), self.next);
                     self.waiting.insert(self.next, Waiting { kept: *kept, bytes });
                     self.next += 1;
                     self.live_bytes += bytes;
                 }
             }
-            Record::Taken { id } => {
-                for place in self.waiting_of.remove(&id).unwrap_or_default() {
-                    let gone = self.waiting.remove(&place);
-                    self.live_bytes -= gone.map_or(0, |gone| gone.bytes);
-                }
+            Record::Taken { id, step } => {
+                let gone = self.places.remove(&(id, step)).and_then(|place| self.waiting.remove(&place));
+                self.live_bytes -= gone.map_or(0, |gone| gone.bytes);
             }
         }
     }

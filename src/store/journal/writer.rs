@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::base::id::{DraftId, NodeId};
+use crate::base::id::{DraftId, NodeId, StepId};
 use crate::base::time::{Clock, Timestamp};
 
 use super::folder::Folder;
@@ -32,7 +32,7 @@ type Reply<T> = oneshot::Sender<Result<T, JournalError>>;
 pub(super) enum Command {
     Attempt { id: DraftId, epoch: u64, attempt: u32, at: Timestamp, reply: Reply<Logged> },
     Keep { kept: Box<Kept>, reply: Reply<()> },
-    Taken { id: DraftId, reply: Reply<()> },
+    Taken { id: DraftId, step: StepId, reply: Reply<()> },
     Trim { before: Timestamp, reply: Reply<()> },
 }
 
@@ -101,8 +101,8 @@ struct Batch {
     records: Vec<(Record, String, Waiter)>,
     bytes: u64,
     attempts: HashMap<DraftId, u32>,
-    kept: HashSet<DraftId>,
-    taken: HashSet<DraftId>,
+    kept: HashSet<(DraftId, StepId)>,
+    taken: HashSet<(DraftId, StepId)>,
     rewritten: bool,
 }
 
@@ -172,19 +172,20 @@ impl Writer {
             }
             Command::Keep { kept, reply } => {
                 // One that is taken earlier in this batch waits anew.
-                if !batch.taken.contains(kept.id()) && self.state().has_kept(kept.id(), kept.step()) {
+                let taken_here = batch.taken.contains(&(kept.id().clone(), kept.step()));
+                if !taken_here && self.state().has_kept(kept.id(), kept.step()) {
                     drop(reply.send(Ok(())));
                     return;
                 }
                 (Record::Keep(kept), Waiter::Other(reply), self.bytes_max)
             }
-            Command::Taken { id, reply } => {
-                if !batch.kept.contains(&id) && !self.state().has_waiting(&id) {
+            Command::Taken { id, step, reply } => {
+                if !batch.kept.contains(&(id.clone(), step)) && !self.state().has_kept(&id, step) {
                     drop(reply.send(Ok(())));
                     return;
                 }
                 // Never refused: it makes room, and there is at most one per outcome.
-                (Record::Taken { id }, Waiter::Other(reply), u64::MAX)
+                (Record::Taken { id, step }, Waiter::Other(reply), u64::MAX)
             }
             Command::Trim { .. } => return,
         };
@@ -345,10 +346,10 @@ impl Batch {
                 self.attempts.insert(id.clone(), *attempt);
             }
             Record::Keep(kept) => {
-                self.kept.insert(kept.id().clone());
+                self.kept.insert((kept.id().clone(), kept.step()));
             }
-            Record::Taken { id } => {
-                self.taken.insert(id.clone());
+            Record::Taken { id, step } => {
+                self.taken.insert((id.clone(), *step));
             }
             Record::Begin { .. } => {}
         }

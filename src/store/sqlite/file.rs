@@ -15,8 +15,8 @@ use crate::base::time::Timestamp;
 /// Marks the file as ours (`file(1)` and the first check of an opener read it): "CtSg".
 const APPLICATION_ID: i32 = 0x4374_5367;
 
-/// The schema that this version writes.
-const SCHEMA_VERSION: i32 = 1;
+/// The schema that this version writes. 2: outcomes and refusals carry MACs.
+const SCHEMA_VERSION: i32 = 2;
 
 /// How long an opener waits for a lock that a dying process still holds.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
@@ -30,6 +30,15 @@ pub enum OpenError {
     /// Another process has the lock.
     #[error("another guard holds {path}: stop it first, or give this one a file of its own (one guard per file; the command line talks to the running guard over HTTP)", path = .0.display())]
     Held(PathBuf),
+    /// Written by a version from before the first release: its outcomes carry no MAC, so nothing
+    /// could tell them from forged ones.
+    #[error("{path} has schema {found} of a version before the first release, whose outcomes cannot be verified; it was left as it is: move it and the journal folder away, and start with a new store, or finish its drafts with the version that wrote it", path = .path.display())]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// Its schema version.
+        found: i32,
+    },
     /// Written by a newer version.
     #[error("{path} has schema {found}, this version knows up to {known}: start the newer version again", path = .path.display())]
     Newer {
@@ -145,6 +154,8 @@ fn prepare(path: &Path, connection: &Connection) -> Result<(), OpenError> {
         connection.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(failed)?;
     } else if application != APPLICATION_ID || version < 1 {
         return Err(OpenError::Foreign(path.to_owned()));
+    } else if version < SCHEMA_VERSION {
+        return Err(OpenError::Older { path: path.to_owned(), found: version });
     } else if version > SCHEMA_VERSION {
         return Err(OpenError::Newer { path: path.to_owned(), found: version, known: SCHEMA_VERSION });
     }

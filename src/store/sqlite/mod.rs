@@ -1,11 +1,15 @@
 //! The embedded store: one SQLite file, one writer thread, many waiting steps in one commit.
 //!
+//! The file is locked for one connection, so reads wait for the same thread as writes: none of
+//! them may look at more than a page of drafts, and counts are carried along, not counted.
+//!
 //! Owns the file, its lock and its writer. Must never keep rows in memory, answer a step before
 //! its commit is durable, or go on writing to a file that is no longer where it was opened.
 
 mod file;
 mod queries;
 mod rows;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -27,12 +31,13 @@ use crate::draft::state::Status;
 
 pub use self::file::OpenError;
 use self::rows::SqlRows;
+use self::tally::Tally;
 use self::work::{Access, Job, Step, Ticket};
-use self::writer::Writer;
+use self::writer::{Open, Writer};
 use super::clock::{Start, StoreClock};
 use super::contract::{
-    Decide, Decided, Due, Ended, Filter, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store, StoreError,
-    TakenOver,
+    Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store,
+    StoreError, TakenOver,
 };
 use super::row::{Event, Stored};
 use super::rows::{Rows as _, stored};
@@ -40,9 +45,6 @@ use super::steps::{care, decide, hold, release, settle};
 
 /// How many steps may wait for the writer; more wait outside, inside their own timeout.
 const QUEUE_STEPS_MAX: usize = 1_024;
-
-/// How many hints a slow receiver may be behind.
-const HINTS_MAX: usize = 1_024;
 
 /// Watches the store; feeds metrics. Called often: must not block.
 pub trait StoreObserver: Send + Sync {
@@ -112,8 +114,10 @@ impl SqliteStore {
         let store_clock = Arc::new(store_clock);
         let (hints, _) = broadcast::channel(HINTS_MAX);
         let (jobs, waiting) = mpsc::channel(QUEUE_STEPS_MAX);
+        let tally = Tally::of(&connection).map_err(|error| OpenError::Sqlite { path: path.to_owned(), error })?;
+        let open = Open { connection, tally };
         let writer =
-            Writer::new(file, connection, store_clock.clone(), clock.clone(), hints.clone(), options.observer.clone());
+            Writer::new(file, open, store_clock.clone(), clock.clone(), hints.clone(), options.observer.clone());
         let thread = std::thread::Builder::new()
             .name("countersign-store".to_owned())
             .spawn(move || writer.run(waiting))
@@ -197,9 +201,9 @@ impl Store for SqliteStore {
         self.write("reject", move |rows| decide::reject(rows, ask)).await
     }
 
-    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str) -> Result<Ended, StoreError> {
+    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str, mac: Digest) -> Result<Ended, StoreError> {
         let (id, by) = (id.clone(), by.to_owned());
-        self.write("withdraw", move |rows| decide::withdraw(rows, &id, step, &by)).await
+        self.write("withdraw", move |rows| decide::withdraw(rows, &id, step, &by, mac)).await
     }
 
     async fn expire(&self, id: &DraftId) -> Result<Ended, StoreError> {
@@ -297,7 +301,7 @@ impl Store for SqliteStore {
     }
 
     async fn counts(&self) -> Result<Vec<(Status, u64)>, StoreError> {
-        self.read("counts", queries::counts).await
+        self.read("counts", |rows| Ok(rows.tally.counts())).await
     }
 
     async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {

@@ -1,5 +1,7 @@
-//! Lists, sweeps, counters, the outbox and the probe of readiness. A row that cannot be read is
+//! Lists, sweeps, the outbox and the probe of readiness. A row that cannot be read is
 //! left out here, so that the others are still served; asked for by itself it is an error.
+
+use std::collections::BTreeSet;
 
 use rusqlite::types::Value;
 use rusqlite::{Params, params, params_from_iter};
@@ -10,15 +12,38 @@ use crate::base::id::{DraftId, NodeId};
 use crate::base::time::Timestamp;
 use crate::draft::state::Status;
 use crate::store::clock::TRUST;
-use crate::store::contract::{Due, Filter, StoreError};
+use crate::store::contract::{Due, Filter, PAGE_MAX, SWEEP_MAX, StoreError, page_is_full};
 use crate::store::row::{Event, Row, Stored};
 use crate::store::rows::Rows as _;
-use crate::store::steps::care::{PAGE_MAX, SWEEP_MAX, deletable, place};
+use crate::store::steps::care::{deletable, place};
 use crate::store::steps::overdue;
 use crate::store::steps::release::is_orphan;
 
-/// A page of drafts, newest first, without responses.
+/// A page of drafts, newest first, without responses. Ends where [`page_is_full`] says.
 pub(super) fn list(rows: &mut SqlRows<'_>, filter: &Filter) -> Result<Vec<Stored>, StoreError> {
+    let limit = filter.limit.clamp(1, PAGE_MAX);
+    let mut found = Vec::new();
+    for (sql, values) in walks(filter) {
+        found.extend(rows.some(&sql, params_from_iter(values), limit, Result::ok)?);
+    }
+    found.sort_by(|one, other| place(&other.id).cmp(place(&one.id)));
+    let mut found = found.into_iter();
+    let mut page = Vec::new();
+    while !page_is_full(&page, limit)
+        && let Some(row) = found.next()
+    {
+        match rows.sealed(&row.id) {
+            Ok(sealed) => page.push(Stored { row, sealed, response: None }),
+            Err(StoreError::Corrupt(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(page)
+}
+
+/// The queries that together find a page, each newest first. One walk down the index of each
+/// status: asked for several at once, SQLite would sort all of their drafts to find the newest.
+pub(super) fn walks(filter: &Filter) -> Vec<(String, Vec<Value>)> {
     // A page is full or the last one: what cannot be shown must not make it look short.
     let mut sql = format!("SELECT {COLUMNS} FROM drafts WHERE {WHOLE}");
     let mut values: Vec<Value> = Vec::new();
@@ -45,25 +70,15 @@ pub(super) fn list(rows: &mut SqlRows<'_>, filter: &Filter) -> Result<Vec<Stored
     if let Some(risk) = filter.risk {
         and(" AND risk = ?", text(risk.as_str()));
     }
-    if let [first, rest @ ..] = filter.statuses.as_slice() {
-        and(" AND status IN (?", text(first.as_str()));
-        for status in rest {
-            and(", ?", text(status.as_str()));
-        }
-        sql.push(')');
+    let order = "ORDER BY ulid DESC";
+    if filter.statuses.is_empty() {
+        return vec![(format!("{sql} {order}"), values)];
     }
-    sql.push_str(" ORDER BY ulid DESC");
-    let limit = filter.limit.clamp(1, PAGE_MAX);
-    let found = rows.some(&sql, params_from_iter(values), limit, Result::ok)?;
-    let mut page = Vec::with_capacity(found.len());
-    for row in found {
-        match rows.sealed(&row.id) {
-            Ok(sealed) => page.push(Stored { row, sealed, response: None }),
-            Err(StoreError::Corrupt(_)) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(page)
+    let one = |status: &Status| {
+        let values = values.iter().cloned().chain([text(status.as_str())]).collect();
+        (format!("{sql} AND status = ? {order}"), values)
+    };
+    BTreeSet::from_iter(&filter.statuses).into_iter().map(one).collect()
 }
 
 /// A draft whose sealed bytes are gone cannot be worked on.
@@ -113,16 +128,6 @@ fn ids(
     wanted: impl Fn(&Row) -> bool,
 ) -> Result<Vec<DraftId>, StoreError> {
     rows.some(sql, values, limit, |found| found.ok().filter(&wanted).map(|row| row.id))
-}
-
-/// How many drafts stand in each status; every status is named.
-pub(super) fn counts(rows: &mut SqlRows<'_>) -> Result<Vec<(Status, u64)>, StoreError> {
-    let mut counts = Vec::with_capacity(Status::ALL.len());
-    for status in Status::ALL {
-        let found: Option<i64> = rows.find("SELECT count(*) FROM drafts WHERE status = ?1", [status.as_str()])?;
-        counts.push((status, found.and_then(|n| u64::try_from(n).ok()).unwrap_or(0)));
-    }
-    Ok(counts)
 }
 
 /// Events after `after`, oldest first. One that cannot be read is left out: its number shows the

@@ -12,6 +12,8 @@ use crate::store::row::{Event, Row};
 use crate::store::rows::Rows;
 use crate::store::steps::care::place;
 
+use super::tally::Tally;
+
 /// The columns that [`believe`] takes, in its order.
 pub(super) const COLUMNS: &str =
     "ulid, status, owner, join_key, caller_key, token, created_at, expires_at, lease_until, ended_at, control";
@@ -24,13 +26,15 @@ pub(super) struct SqlRows<'c> {
     pub(super) told: Vec<DraftId>,
     /// Whether anything was written.
     pub(super) wrote: bool,
+    /// How many drafts stand where, with what this step has changed; believed if it commits.
+    pub(super) tally: Tally,
     /// Whether an error was seen after which the connection must be opened again.
     pub(super) broken: bool,
 }
 
 impl SqlRows<'_> {
-    pub(super) const fn new(connection: &Connection, now: Timestamp) -> SqlRows<'_> {
-        SqlRows { connection, now, told: Vec::new(), wrote: false, broken: false }
+    pub(super) const fn new(connection: &Connection, now: Timestamp, tally: Tally) -> SqlRows<'_> {
+        SqlRows { connection, now, told: Vec::new(), wrote: false, tally, broken: false }
     }
 
     /// What an error of SQLite means for the step.
@@ -61,6 +65,10 @@ impl SqlRows<'_> {
             .prepare_cached(sql)
             .and_then(|mut statement| statement.query_row(values, |row| row.get(0)).optional());
         found.map_err(|error| self.fail(&error))
+    }
+
+    fn status(&mut self, id: &DraftId) -> Result<Option<String>, StoreError> {
+        self.find("SELECT status FROM drafts WHERE ulid = ?1", [place(id)])
     }
 
     fn one(&mut self, condition: &str, values: impl Params) -> Result<Option<Row>, StoreError> {
@@ -219,6 +227,7 @@ impl Rows for SqlRows<'_> {
         self.run(sql, values)?;
         let n = self.connection.last_insert_rowid();
         self.run("INSERT INTO sealed (n, bytes) VALUES (?1, ?2)", params![n, sealed])?;
+        self.tally.moved(None, Some(row.state.status().as_str()));
         Ok(())
     }
 
@@ -233,7 +242,12 @@ impl Rows for SqlRows<'_> {
             row.ended_at.map(Timestamp::as_millis),
             control(row)?,
         ];
-        if self.run(sql, values)? == 1 { Ok(()) } else { Err(missing(&row.id, "row")) }
+        let before = self.status(&row.id)?;
+        if self.run(sql, values)? != 1 {
+            return Err(missing(&row.id, "row"));
+        }
+        self.tally.moved(before.as_deref(), Some(row.state.status().as_str()));
+        Ok(())
     }
 
     fn put_response(&mut self, id: &DraftId, response: &[u8]) -> Result<(), StoreError> {
@@ -242,9 +256,11 @@ impl Rows for SqlRows<'_> {
     }
 
     fn remove(&mut self, id: &DraftId) -> Result<(), StoreError> {
+        let before = self.status(id)?;
         self.run("DELETE FROM sealed WHERE n = (SELECT n FROM drafts WHERE ulid = ?1)", [place(id)])?;
         self.run("DELETE FROM responses WHERE n = (SELECT n FROM drafts WHERE ulid = ?1)", [place(id)])?;
         self.run("DELETE FROM drafts WHERE ulid = ?1", [place(id)])?;
+        self.tally.moved(before.as_deref(), None);
         Ok(())
     }
 

@@ -186,9 +186,15 @@ fn files_that_are_no_store_are_left_alone() {
     rusqlite::Connection::open(&other).unwrap().execute_batch("CREATE TABLE mine (a)").unwrap();
     assert!(matches!(open(&other), OpenError::Foreign(_)));
     drop(file.open());
-    file.alter("PRAGMA user_version = 2");
+    file.alter("PRAGMA user_version = 3");
     let newer = open(&file.path());
-    assert!(matches!(newer, OpenError::Newer { found: 2, known: 1, .. }), "{newer:?}");
+    assert!(matches!(newer, OpenError::Newer { found: 3, known: 2, .. }), "{newer:?}");
+    file.alter("PRAGMA user_version = 1");
+    let before = std::fs::read(file.path()).unwrap();
+    let older = open(&file.path());
+    assert!(matches!(older, OpenError::Older { found: 1, .. }), "{older:?}");
+    assert!(older.to_string().contains("move it and the journal folder away"), "{older}");
+    assert_eq!(std::fs::read(file.path()).unwrap(), before, "left as it is");
     let missing = open(&file.folder.path().join("no such folder/store.db"));
     assert!(missing.to_string().contains("the folder must exist"), "{missing}");
     assert!(matches!(open(file.folder.path()), OpenError::Io { .. } | OpenError::Sqlite { .. }), "a folder");
@@ -299,6 +305,86 @@ async fn a_step_that_waits_too_long_is_not_run_and_one_that_may_have_run_is_unce
     let mut errors = file.notes.errors.lock().unwrap().clone();
     errors.sort_unstable();
     assert_eq!(errors, [("counts", "unavailable"), ("hold", "unavailable"), ("stop", "uncertain")]);
+}
+
+#[tokio::test]
+async fn counts_are_carried_along_and_never_counted_while_steps_wait() {
+    let file = File::new();
+    let (store, h) = file.open();
+    let pending = h.held(&h.call("p")).await;
+    h.claimed(&h.held(&h.call("c")).await).await;
+    h.succeeded(&h.call("s")).await;
+    h.unverifiable(&h.call("u")).await;
+    h.rejected(&h.call("r"), h.person("bob")).await;
+    let gone = h.rejected(&h.call("g"), h.person("bob")).await;
+    h.advance(Duration::from_secs(1)).await;
+    assert_eq!(h.store().delete(&gone.row.id, h.store().now()).await, Ok(true));
+    let id = pending.row.id.clone();
+    let undone = store
+        .write("undone", move |rows| {
+            rows.remove(&id)?;
+            Err::<(), _>(StoreError::Corrupt("after a write".to_owned()))
+        })
+        .await;
+    assert!(undone.is_err());
+    // What a full count finds, which only an opener and a repaired connection make.
+    let counted = store.read("full", |rows| Ok(Tally::of(rows.connection).unwrap().counts())).await;
+    let carried = h.store().counts().await;
+    assert_eq!(carried, counted);
+    let of = |wanted: Status| carried.as_ref().unwrap().iter().find(|(status, _)| *status == wanted).unwrap().1;
+    assert_eq!((of(Status::Pending), of(Status::Running), of(Status::Rejected)), (1, 1, 1));
+    // The answer to a scrape needs no table at all: it costs the same with any number of drafts.
+    store.write("drop", |rows| rows.run("ALTER TABLE drafts RENAME TO hidden", []).map(drop)).await.unwrap();
+    assert_eq!(h.store().counts().await, carried);
+    store.write("back", |rows| rows.run("ALTER TABLE hidden RENAME TO drafts", []).map(drop)).await.unwrap();
+    drop((store, h));
+    let (_, h) = file.open();
+    assert_eq!(h.store().counts().await, carried, "after a restart");
+}
+
+#[tokio::test]
+async fn counts_stay_right_when_a_group_fails_and_the_file_is_opened_again() {
+    let file = File::new();
+    let (store, h) = file.open();
+    let draft = h.held(&h.call("a")).await;
+    let id = draft.row.id.clone();
+    let panicked = store
+        .write("panics", move |rows| -> Result<(), StoreError> {
+            rows.remove(&id)?;
+            panic!("a fault inside a step");
+        })
+        .await;
+    assert!(panicked.is_err());
+    assert_eq!(h.store().counts().await.unwrap()[0], (Status::Pending, 1));
+    h.held(&h.call("b")).await;
+    assert_eq!(h.store().counts().await.unwrap()[0], (Status::Pending, 2));
+}
+
+#[tokio::test]
+async fn a_page_is_found_without_sorting_the_table() {
+    let file = File::new();
+    let (store, _h) = file.open();
+    let some = Filter { risk: Some(crate::draft::record::Risk::High), limit: 50, ..Filter::default() };
+    let ended = vec![Status::Succeeded, Status::Failed, Status::Rejected];
+    for filter in
+        [some.clone(), Filter { statuses: vec![Status::Pending], ..some.clone() }, Filter { statuses: ended, ..some }]
+    {
+        let plans = store
+            .read("plan", move |rows| {
+                let plan = |(sql, values): (String, Vec<rusqlite::types::Value>)| {
+                    let mut plan = rows.connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+                    let steps =
+                        plan.query_map(rusqlite::params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
+                    steps.map(|step| step.unwrap()).collect::<Vec<_>>().join("\n")
+                };
+                Ok(queries::walks(&filter).into_iter().map(plan).collect::<Vec<_>>())
+            })
+            .await
+            .unwrap();
+        for plan in plans {
+            assert!(plan.contains(" USING INDEX ") && !plan.contains("TEMP B-TREE"), "{plan}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use tokio::sync::{broadcast, mpsc};
 use super::StoreObserver;
 use super::file::DbFile;
 use super::rows::{SqlRows, breaks};
+use super::tally::Tally;
 use super::work::{Access, Job, Work};
 use crate::base::id::DraftId;
 use crate::base::time::Clock;
@@ -21,7 +22,7 @@ const GROUP_STEPS_MAX: usize = 256;
 
 pub(super) struct Writer {
     file: DbFile,
-    connection: Option<Connection>,
+    open: Option<Open>,
     /// A sync failed: what is in the log may not be on the disk. Nothing is written before a
     /// checkpoint has carried all of it into the file and synced that.
     unsynced: bool,
@@ -29,6 +30,12 @@ pub(super) struct Writer {
     node_clock: Arc<dyn Clock>,
     hints: broadcast::Sender<DraftId>,
     observer: Arc<dyn StoreObserver>,
+}
+
+/// The open file, and how many drafts stand in each status as of the last commit.
+pub(super) struct Open {
+    pub(super) connection: Connection,
+    pub(super) tally: Tally,
 }
 
 /// Steps that have run, with whether each succeeded.
@@ -43,13 +50,13 @@ struct GroupFailed {
 impl Writer {
     pub(super) fn new(
         file: DbFile,
-        connection: Connection,
+        open: Open,
         clock: Arc<StoreClock>,
         node_clock: Arc<dyn Clock>,
         hints: broadcast::Sender<DraftId>,
         observer: Arc<dyn StoreObserver>,
     ) -> Self {
-        Self { file, connection: Some(connection), unsynced: false, clock, node_clock, hints, observer }
+        Self { file, open: Some(open), unsynced: false, clock, node_clock, hints, observer }
     }
 
     /// Serves until every sender is gone.
@@ -65,7 +72,7 @@ impl Writer {
             // callers of this group learn that they have no answer, the next group starts anew.
             if catch_unwind(AssertUnwindSafe(|| self.serve(group))).is_err() {
                 tracing::error!("a store step panicked; the file is opened again");
-                self.connection = None;
+                self.open = None;
             }
         }
     }
@@ -85,13 +92,13 @@ impl Writer {
 
     fn read(&mut self, mut work: Box<dyn Work>) {
         let now = self.clock.now();
-        let failure = match self.connection() {
+        let failure = match self.open() {
             Err(error) => Some(error),
-            Ok(connection) => {
-                let mut rows = SqlRows::new(connection, now);
+            Ok(open) => {
+                let mut rows = SqlRows::new(&open.connection, now, open.tally);
                 work.run(&mut rows);
                 if rows.broken {
-                    self.connection = None;
+                    self.open = None;
                 }
                 None
             }
@@ -124,12 +131,13 @@ impl Writer {
     fn commit_group(&mut self, jobs: Vec<Job>) -> Result<(Done, Vec<DraftId>), GroupFailed> {
         let clock = self.clock.clone();
         let ready = self.ready_to_write();
-        let connection = match ready {
-            Ok(connection) => connection,
+        let open = match ready {
+            Ok(open) => open,
             Err(error) => return Err(GroupFailed { error, waiting: begin_all(jobs) }),
         };
-        let result = run_group(connection, &clock, jobs);
-        let Group { done, rows_told, wrote, mut broken, ended } = result;
+        let connection = &open.connection;
+        let result = run_group(connection, &clock, open.tally, jobs);
+        let Group { done, rows_told, wrote, tally, mut broken, ended } = result;
         let outcome = match ended {
             Some(error) => Err(error),
             None => commit(connection, &clock, wrote, &mut broken),
@@ -137,10 +145,13 @@ impl Writer {
         if outcome.is_err() && !connection.is_autocommit() && connection.execute_batch("ROLLBACK").is_err() {
             broken = true;
         }
+        if outcome.is_ok() {
+            open.tally = tally;
+        }
         if broken {
             // The file is opened again by whoever comes next; recovery then decides what a commit
             // without an answer has left.
-            self.connection = None;
+            self.open = None;
             self.unsynced = true;
         }
         match outcome {
@@ -149,31 +160,33 @@ impl Writer {
         }
     }
 
-    fn connection(&mut self) -> Result<&Connection, StoreError> {
-        if self.connection.is_none() {
-            self.connection = Some(self.file.reopen().map_err(StoreError::Unavailable)?);
+    fn open(&mut self) -> Result<&mut Open, StoreError> {
+        if self.open.is_none() {
+            let connection = self.file.reopen().map_err(StoreError::Unavailable)?;
+            let tally = Tally::of(&connection).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+            self.open = Some(Open { connection, tally });
             tracing::info!("the store's file was opened again");
         }
-        self.connection.as_ref().ok_or_else(|| StoreError::Unavailable("the file is closed".to_owned()))
+        self.open.as_mut().ok_or_else(|| StoreError::Unavailable("the file is closed".to_owned()))
     }
 
-    fn ready_to_write(&mut self) -> Result<&Connection, StoreError> {
+    fn ready_to_write(&mut self) -> Result<&mut Open, StoreError> {
         self.file.in_place().map_err(StoreError::Unavailable)?;
-        self.connection()?;
+        self.open()?;
         if self.unsynced {
-            let connection = self.connection()?;
+            let connection = &self.open()?.connection;
             let busy: rusqlite::Result<i64> =
                 connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
             match busy {
                 Ok(0) => self.unsynced = false,
                 Ok(_) => return Err(StoreError::Unavailable("the log cannot be carried into the file".to_owned())),
                 Err(error) => {
-                    self.connection = None;
+                    self.open = None;
                     return Err(StoreError::Unavailable(format!("the log cannot be carried into the file: {error}")));
                 }
             }
         }
-        self.connection()
+        self.open()
     }
 }
 
@@ -182,6 +195,8 @@ struct Group {
     done: Done,
     rows_told: Vec<DraftId>,
     wrote: bool,
+    /// As it will be if the group commits.
+    tally: Tally,
     broken: bool,
     /// An error that took the whole transaction with it: nothing of it was written.
     ended: Option<StoreError>,
@@ -192,9 +207,9 @@ fn begin_all(jobs: Vec<Job>) -> Done {
     jobs.into_iter().filter(|job| job.ticket.begin()).map(|job| job.work).collect()
 }
 
-fn run_group(connection: &Connection, clock: &StoreClock, jobs: Vec<Job>) -> Group {
-    let mut group =
-        Group { done: Vec::with_capacity(jobs.len()), rows_told: Vec::new(), wrote: false, broken: false, ended: None };
+fn run_group(connection: &Connection, clock: &StoreClock, tally: Tally, jobs: Vec<Job>) -> Group {
+    let done = Vec::with_capacity(jobs.len());
+    let mut group = Group { done, rows_told: Vec::new(), wrote: false, tally, broken: false, ended: None };
     if let Err(error) = quick(connection, "BEGIN IMMEDIATE") {
         group.fail(&error);
         group.done = begin_all(jobs);
@@ -221,9 +236,9 @@ impl Group {
             self.done.push(work);
             return;
         }
-        let mut rows = SqlRows::new(connection, clock.now());
+        let mut rows = SqlRows::new(connection, clock.now(), self.tally);
         let succeeded = work.run(&mut rows);
-        let (told, wrote, broken) = (rows.told, rows.wrote, rows.broken);
+        let (told, wrote, tally, broken) = (rows.told, rows.wrote, rows.tally, rows.broken);
         self.broken |= broken;
         self.done.push(work);
         if connection.is_autocommit() {
@@ -235,6 +250,7 @@ impl Group {
         if succeeded {
             self.rows_told.extend(told);
             self.wrote |= wrote;
+            self.tally = tally;
         } else if let Err(error) = quick(connection, "ROLLBACK TO step") {
             self.fail(&error);
             return;

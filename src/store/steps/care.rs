@@ -10,12 +10,6 @@ use crate::store::rows::Rows;
 
 use super::{emit, expire_if_overdue, wild};
 
-/// How many drafts a page or a sweep holds at most.
-pub(in crate::store) const PAGE_MAX: usize = 200;
-
-/// How many ids of each kind a sweep finds, and how many events are read at once, at most.
-pub(in crate::store) const SWEEP_MAX: usize = 1_000;
-
 /// Notes that the agent got the result; the first time counts. A draft whose outcome is not
 /// known yet has no result to collect.
 pub(in crate::store) fn collect(rows: &mut dyn Rows, id: &DraftId) -> Result<(), StoreError> {

@@ -2,18 +2,17 @@
 
 use serde_json::json;
 
+use crate::base::digest::Digest;
 use crate::base::id::{DraftId, StepId};
-use crate::draft::decision::{Refused, Verb, Vote};
+use crate::draft::decision::{Refused, Verb, Vote, WORDS_CHARS_MAX};
+use crate::draft::proof::withdrawn_by;
 use crate::draft::state::{Move, next};
 use crate::store::contract::{Decide, Decided, Ended, Reject, StoreError};
 use crate::store::rights::Claim;
 use crate::store::row::Row;
 use crate::store::rows::{Rows, stored};
 
-use super::{
-    LEASE_MAX, Memory, WORDS_MAX, bounded, emit, expire_if_overdue, misuse, moved, overdue, reason_code, recall,
-    remember,
-};
+use super::{LEASE_MAX, Memory, emit, expire_if_overdue, misuse, moved, overdue, reason_code, recall, remember};
 
 const DECIDE: &str = "decide";
 const REJECT: &str = "reject";
@@ -24,8 +23,7 @@ const DECISION_KEYS_MAX: usize = 32;
 
 /// Counts a yes; the one that completes the quorum claims the draft.
 pub(in crate::store) fn decide(rows: &mut dyn Rows, ask: Decide) -> Result<Decided, StoreError> {
-    if ask.vote.comment.as_ref().is_some_and(|words| words.chars().count() > WORDS_MAX) {
-        // The vote's MAC covers the comment, so it cannot be cut here.
+    if ask.vote.comment.as_deref().is_some_and(too_long) {
         return Err(misuse("a comment of more than 1,000 characters"));
     }
     let Some(mut row) = rows.row(&ask.id)? else { return Ok(Decided::NotFound) };
@@ -86,13 +84,16 @@ fn same_again(rows: &mut dyn Rows, row: Row, answer: &serde_json::Value) -> Resu
 
 /// Ends a pending draft with a no.
 pub(in crate::store) fn reject(rows: &mut dyn Rows, ask: Reject) -> Result<Ended, StoreError> {
+    if too_long(&ask.reason) {
+        return Err(misuse("a reason of more than 1,000 characters"));
+    }
     let Some(mut row) = rows.row(&ask.id)? else { return Ok(Ended::NotFound) };
     match recall(&row, REJECT, ask.step) {
         Memory::Same(_) => return Ok(Ended::Done(stored(rows, row)?)),
         Memory::Superseded => return Ok(Ended::NotPending(stored(rows, row)?)),
         Memory::New => {}
     }
-    if ask.sealed_digest.is_some_and(|digest| digest != row.sealed_digest) {
+    if ask.sealed_digest != row.sealed_digest {
         return Ok(Ended::Changed);
     }
     if key_used_for(&row, ask.decision_key.as_deref()) == Some(Verb::Confirm) {
@@ -104,10 +105,9 @@ pub(in crate::store) fn reject(rows: &mut dyn Rows, ask: Reject) -> Result<Ended
     }
     let now = rows.now();
     note_key(&mut row, ask.decision_key, Verb::Reject);
-    let reason = bounded(&ask.reason, WORDS_MAX);
     let by = ask.by.id.clone();
-    let code = reason_code(&ask.by, &reason).map(str::to_owned);
-    row.refused = Some(Refused { by: Some(ask.by), reason, at: now });
+    let code = reason_code(&ask.by, &ask.reason).map(str::to_owned);
+    row.refused = Some(Refused { by: Some(ask.by), reason: ask.reason, at: now, mac: Some(ask.mac) });
     row.ended_at = Some(now);
     remember(&mut row, REJECT, ask.step, json!({ "done": true }));
     rows.put(&row)?;
@@ -121,6 +121,7 @@ pub(in crate::store) fn withdraw(
     id: &DraftId,
     step: StepId,
     by: &str,
+    mac: Digest,
 ) -> Result<Ended, StoreError> {
     let Some(mut row) = rows.row(id)? else { return Ok(Ended::NotFound) };
     match recall(&row, WITHDRAW, step) {
@@ -133,7 +134,7 @@ pub(in crate::store) fn withdraw(
         return Ok(Ended::NotPending(stored(rows, row)?));
     }
     let now = rows.now();
-    row.refused = Some(Refused { by: None, reason: format!("withdrawn by {}", bounded(by, 255)), at: now });
+    row.refused = Some(Refused { by: None, reason: withdrawn_by(by), at: now, mac: Some(mac) });
     row.ended_at = Some(now);
     remember(&mut row, WITHDRAW, step, json!({ "done": true }));
     rows.put(&row)?;
@@ -149,6 +150,11 @@ pub(in crate::store) fn expire(rows: &mut dyn Rows, id: &DraftId) -> Result<Ende
     }
     super::expire(rows, &mut row)?;
     Ok(Ended::Done(stored(rows, row)?))
+}
+
+/// A MAC covers a person's words, so they cannot be cut here.
+fn too_long(words: &str) -> bool {
+    words.chars().count() > WORDS_CHARS_MAX
 }
 
 /// One principal counts once, over all channels.

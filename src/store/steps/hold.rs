@@ -9,14 +9,11 @@ use crate::base::id::{DraftId, StepId};
 use crate::base::time::Timestamp;
 use crate::draft::outcome::Failure;
 use crate::draft::state::State;
-use crate::store::contract::{Ended, Held, Hold, StoreError};
+use crate::store::contract::{Ended, HOLD_AHEAD_MAX, HOLD_BEHIND_MAX, Held, Hold, StoreError};
 use crate::store::row::{Row, Stored};
 use crate::store::rows::{Rows, stored};
 
 use super::{emit, expire, expire_if_overdue, misuse, overdue, wild, within};
-
-/// How far a node's idea of the store's clock may be off.
-const CLOCK_SLACK: Duration = Duration::from_secs(1);
 
 /// The longest life of a draft.
 const LIFE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
@@ -36,10 +33,10 @@ pub(in crate::store) fn hold(rows: &mut dyn Rows, hold: Hold) -> Result<Held, St
         return repeated(rows, row, &hold);
     }
     let now = rows.now();
-    if distance(now, hold.created_at) > CLOCK_SLACK {
+    check(&hold)?;
+    if !in_time(&hold, now) {
         return Ok(Held::Clock(now));
     }
-    check(&hold)?;
     let mut seen = Vec::new();
     let found = look(rows, &hold, now, &mut seen)?;
     // Reading is over, so writing may begin: first the ends of drafts whose time was over.
@@ -253,6 +250,7 @@ fn row_of(hold: Hold, possible_duplicate_of: Option<DraftId>) -> (Row, Vec<u8>) 
         decision_keys: std::collections::BTreeMap::new(),
         failure: None,
         receipt: None,
+        outcome: None,
         has_response: false,
         evidence: Vec::new(),
         ended_at: None,
@@ -270,8 +268,10 @@ fn check(hold: &Hold) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn distance(one: Timestamp, other: Timestamp) -> Duration {
-    one.since(other).max(other.since(one))
+/// Whether a hold's time is the store's, but for the wait for its turn, and its life not over.
+fn in_time(hold: &Hold, now: Timestamp) -> bool {
+    let near = hold.created_at.since(now) <= HOLD_AHEAD_MAX && now.since(hold.created_at) <= HOLD_BEHIND_MAX;
+    near && hold.expires_at > now
 }
 
 /// The draft id as the step id of a repetition.

@@ -30,9 +30,6 @@ pub(in crate::store) const EVENTS_KEPT: Duration = Duration::from_secs(30 * 24 *
 /// A lease is never longer than this, whatever is asked for.
 pub(in crate::store) const LEASE_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// Characters of a person's reason or comment.
-pub(in crate::store) const WORDS_MAX: usize = 1_000;
-
 /// Whether a stamp is so far ahead that it can only come from a clock that was wrong.
 pub(in crate::store) fn wild(at: Timestamp, now: Timestamp) -> bool {
     at > now + TRUST
@@ -88,7 +85,7 @@ fn emit(rows: &mut dyn Rows, row: &Row, kind: &str, by: Option<&str>, reason: Op
 fn expire(rows: &mut dyn Rows, row: &mut Row) -> Result<(), StoreError> {
     if moved(row, Move::Expire) {
         let now = rows.now();
-        row.refused = Some(Refused { by: None, reason: "EXPIRED".to_owned(), at: now });
+        row.refused = Some(Refused { by: None, reason: "EXPIRED".to_owned(), at: now, mac: None });
         row.ended_at = Some(now);
         rows.put(row)?;
         emit(rows, row, "draft.expired", None, None)?;

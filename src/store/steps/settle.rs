@@ -2,24 +2,24 @@
 
 use serde_json::{Value, json};
 
+use crate::base::digest::Digest;
 use crate::draft::decision::Decider;
 use crate::draft::outcome::Evidence;
+use crate::draft::proof::Proof;
 use crate::draft::receipt::ReceiptStatus;
 use crate::draft::state::{Move, State, Verdict, next};
 use crate::store::contract::{Settle, Settled, StoreError};
 use crate::store::row::Row;
 use crate::store::rows::{Rows, stored};
 
-use super::{Memory, bounded, emit, expire_if_overdue, misuse, moved, recall, remember};
+use super::{Memory, emit, expire_if_overdue, misuse, moved, recall, remember};
 
 const SETTLE: &str = "settle";
 const LATE: &str = "late_answer";
 const RESOLVE: &str = "resolve";
 
-/// How many pieces of evidence a draft keeps: the first and the latest.
+/// How many pieces of evidence a draft keeps: the first, the latest and the one of the outcome.
 const EVIDENCE_MAX: usize = 16;
-const EVIDENCE_CHARACTERS: usize = 500;
-const SOURCE_CHARACTERS: usize = 32;
 
 /// Ends a running or verifying draft under its epoch.
 pub(in crate::store) fn settle(rows: &mut dyn Rows, ask: Settle) -> Result<Settled, StoreError> {
@@ -94,14 +94,19 @@ fn end(
 ) -> Result<Settled, StoreError> {
     let now = rows.now();
     row.failure = if ask.verdict == Verdict::Failed { ask.failure } else { None };
-    if ask.receipt.is_some() {
-        row.receipt = ask.receipt;
-    }
-    note_evidence(&mut row, ask.evidence);
+    row.receipt = ask.receipt;
+    note_evidence(&mut row, ask.evidence.clone());
+    row.outcome = Some(Proof {
+        epoch: ask.epoch,
+        evidence: ask.evidence,
+        response: ask.response.as_deref().map(Digest::of),
+        by: by.cloned(),
+        mac: ask.mac,
+    });
     row.ended_at = Some(now);
     row.lease_until = None;
     row.lease_node = None;
-    row.has_response |= ask.response.is_some();
+    row.has_response = ask.response.is_some();
     remember(&mut row, step, ask.step, json!({ "done": true }));
     rows.put(&row)?;
     if let Some(response) = &ask.response {
@@ -118,7 +123,8 @@ fn same_again(rows: &mut dyn Rows, row: Row, answer: &Value) -> Result<Settled, 
     Ok(if answer["done"] == true { Settled::Done(stored) } else { Settled::Superseded(stored) })
 }
 
-/// No receipt, no success (promise 6); and a receipt must be this draft's and say the same.
+/// No receipt, no success (promise 6); and a receipt must be this draft's and say the same. The
+/// MAC covers the evidence, so it cannot be cut here.
 fn check(ask: &Settle) -> Result<(), StoreError> {
     let proves = ask.receipt.as_ref().map(|receipt| receipt.status);
     let fits = match ask.verdict {
@@ -132,15 +138,17 @@ fn check(ask: &Settle) -> Result<(), StoreError> {
     if ask.receipt.as_ref().is_some_and(|receipt| receipt.action_id != ask.id) {
         return Err(misuse("a receipt of another draft"));
     }
+    if !ask.evidence.is_bounded() {
+        return Err(misuse("evidence of more than 500 characters, or from a source of more than 32"));
+    }
     Ok(())
 }
 
-/// Adds a piece of evidence; the first and the latest stay.
-pub(super) fn note_evidence(row: &mut Row, mut evidence: Evidence) {
-    evidence.text = bounded(&evidence.text, EVIDENCE_CHARACTERS);
-    evidence.source = bounded(&evidence.source, SOURCE_CHARACTERS);
+/// Adds a piece of evidence; the first, the latest and the outcome's stay.
+pub(super) fn note_evidence(row: &mut Row, evidence: Evidence) {
     while row.evidence.len() >= EVIDENCE_MAX {
-        row.evidence.remove(1);
+        let second_stays = row.outcome.as_ref().is_some_and(|outcome| row.evidence[1] == outcome.evidence);
+        row.evidence.remove(if second_stays { 2 } else { 1 });
     }
     row.evidence.push(evidence);
 }

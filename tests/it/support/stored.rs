@@ -11,7 +11,7 @@ pub(crate) struct Cell {
     pub(crate) table: String,
     pub(crate) column: String,
     /// The column and value by which its row is found.
-    key: (String, Value),
+    pub(crate) key: (String, Value),
     pub(crate) value: Value,
 }
 

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::base::chance::SeededChance;
+use crate::base::digest::Digest;
 use crate::base::id::StepId;
 use crate::base::time::ManualClock;
 use crate::draft::outcome::{Evidence, Failure};
@@ -35,10 +36,14 @@ fn draft(number: u128) -> DraftId {
     format!("dr_a_{}", ulid::Ulid::from(number)).parse().unwrap()
 }
 
+fn step_id(step: u8) -> StepId {
+    StepId::from_bytes([step; 16])
+}
+
 fn settle(number: u128, step: u8, response_bytes: usize) -> Settle {
     Settle {
         id: draft(number),
-        step: StepId::from_bytes([step; 16]),
+        step: step_id(step),
         epoch: 3,
         verdict: Verdict::Failed,
         failure: Some(Failure::Refused),
@@ -50,6 +55,7 @@ fn settle(number: u128, step: u8, response_bytes: usize) -> Settle {
             text: "line\nbreak \"quoted\" ü".to_owned(),
             upstream_status: Some(409),
         },
+        mac: Digest::of(&[step]),
     }
 }
 
@@ -118,17 +124,25 @@ async fn p8_outcomes_wait_until_they_are_taken_also_over_restarts() {
     for outcome in [&first, &second, &first, &again, &bare] {
         journal.keep(outcome).await.unwrap();
     }
-    let expected = whole(&[first, second.clone(), again, bare.clone()]);
+    let expected = whole(&[first, second.clone(), again.clone(), bare.clone()]);
     assert_eq!(whole(&journal.waiting().await), expected);
     drop(journal);
     let journal = open(folder.path(), ROOMY).unwrap();
     assert_eq!(whole(&journal.waiting().await), expected, "whole and oldest first");
-    journal.taken(&draft(1)).await.unwrap();
-    journal.taken(&draft(99)).await.unwrap();
-    assert_eq!(whole(&journal.waiting().await), whole(&[second.clone(), bare.clone()]));
+    journal.taken(&draft(1), step_id(1)).await.unwrap();
+    journal.taken(&draft(99), step_id(1)).await.unwrap();
+    journal.taken(&draft(2), step_id(1)).await.unwrap();
+    let left = whole(&[second.clone(), again.clone(), bare.clone()]);
+    assert_eq!(whole(&journal.waiting().await), left, "two of one draft waited, and one was taken");
     drop(journal);
     let journal = open(folder.path(), ROOMY).unwrap();
-    assert_eq!(whole(&journal.waiting().await), whole(&[second, bare]));
+    assert_eq!(whole(&journal.waiting().await), left, "over a restart as well");
+    journal.taken(&draft(1), step_id(3)).await.unwrap();
+    // One that was taken may wait anew.
+    journal.keep(&again).await.unwrap();
+    drop(journal);
+    let journal = open(folder.path(), ROOMY).unwrap();
+    assert_eq!(whole(&journal.waiting().await), whole(&[second, bare, again]));
 }
 
 #[test]
@@ -218,7 +232,11 @@ async fn damage_before_the_end_is_an_error_that_changes_nothing() {
         fs::write(&segment, &damaged).unwrap();
         let said = open(folder.path(), ROOMY).unwrap_err();
         assert!(matches!(said, OpenError::Damaged { .. }), "byte {byte}: {said}");
-        assert!(said.to_string().contains("Keep a copy of the folder"), "{said}");
+        let said = said.to_string();
+        // What is at stake comes before the way out of last resort.
+        let place = |words: &str| said.find(words).unwrap_or_else(|| panic!("{words}: {said}"));
+        assert!(place("do not delete it") < place("keep a copy") && place("keep a copy") < place("an empty one"));
+        assert!(place("never with one from a backup") < place("an empty one"));
         assert_eq!(fs::read(&segment).unwrap(), damaged);
     }
     fs::write(&segment, &intact).unwrap();
@@ -231,9 +249,10 @@ async fn another_version_is_an_error_and_not_a_torn_end() {
     let folder = tempfile::tempdir().unwrap();
     drop(open(folder.path(), ROOMY).unwrap());
     for record in [
-        r#"{"record":"begin","version":2,"node":"x.1","at":"2026-01-01T00:00:00.000Z","afresh":false}"#,
+        r#"{"record":"begin","version":1,"node":"x.1","at":"2026-01-01T00:00:00.000Z","afresh":false}"#,
         r#"{"record":"other"}"#,
         r#"{"record":"taken","id":"dr_a_01ARZ3NDEKTSV4RRFFQ69G5FAV"}"#,
+        r#"{"record":"taken","id":"dr_a_01ARZ3NDEKTSV4RRFFQ69G5FAV","step":"x"}"#,
     ] {
         fs::write(folder.path().join("0000000001.log"), super::super::line::join([record])).unwrap();
         let said = open(folder.path(), ROOMY).unwrap_err();
@@ -275,7 +294,7 @@ async fn a_crash_between_rewriting_and_removing_brings_nothing_back() {
     journal.attempt(&draft(2), 1, 1, at(50)).await.unwrap();
     let old = segments(folder.path()).pop().unwrap();
     let content = fs::read(&old).unwrap();
-    journal.taken(&draft(1)).await.unwrap();
+    journal.taken(&draft(1), step_id(1)).await.unwrap();
     journal.trim(at(10)).await.unwrap();
     drop(journal);
     assert!(!old.exists());
@@ -306,7 +325,7 @@ async fn p7_a_full_journal_refuses_attempts_first_and_heals() {
     assert!(journal.keep(&settle(2, 2, 10_000)).await.is_err(), "outcomes too have an end");
     assert!(bytes_of(folder.path()) <= bytes_max);
     assert!(journal.attempt(&draft(number), 1, 1, at(0)).await.is_err());
-    journal.taken(&draft(1)).await.unwrap();
+    journal.taken(&draft(1), step_id(1)).await.unwrap();
     journal.trim(at(i64::try_from(number).unwrap() - 5)).await.unwrap();
     assert_eq!(
         journal.attempt(&draft(number), 1, 1, at(0)).await,
@@ -391,7 +410,7 @@ async fn p7_a_disk_that_fails_refuses_and_heals_without_restart() {
 enum Step {
     Attempt(u128, u32, i64),
     Keep(u128, u8),
-    Taken(u128),
+    Taken(u128, u8),
     Trim(i64),
     Reopen,
 }
@@ -400,7 +419,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..6_u128, 1..4_u32, 0..100_i64).prop_map(|(draft, attempt, at)| Step::Attempt(draft, attempt, at)),
         2 => (0..6_u128, 0..3_u8).prop_map(|(draft, step)| Step::Keep(draft, step)),
-        2 => (0..6_u128).prop_map(Step::Taken),
+        2 => (0..6_u128, 0..3_u8).prop_map(|(draft, step)| Step::Taken(draft, step)),
         1 => (0..100_i64).prop_map(Step::Trim),
         1 => Just(Step::Reopen),
     ]
@@ -445,9 +464,9 @@ proptest! {
                             model.waiting.push((number, step));
                         }
                     }
-                    Step::Taken(number) => {
-                        journal.taken(&draft(number)).await.unwrap();
-                        model.waiting.retain(|(kept, _)| *kept != number);
+                    Step::Taken(number, step) => {
+                        journal.taken(&draft(number), step_id(step)).await.unwrap();
+                        model.waiting.retain(|kept| *kept != (number, step));
                     }
                     Step::Trim(millis) => {
                         journal.trim(at(millis)).await.unwrap();
