@@ -5,6 +5,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
+use crate::support::browser::{Browser, form_to};
 use crate::support::{Agent, Approver, Draft, Guard, Request, Response, Upstream, tokens};
 
 /// Runs the calls at the same moment and gathers their answers in order.
@@ -56,6 +57,42 @@ fn p3_sixty_four_confirms_at_once_are_one_effect_and_one_receipt() {
     assert_eq!(winners, 1, "one caller confirmed, the others are told so");
     assert_eq!(guard.metrics().sum("countersign_duplicate_release_total", &[]), 0.0);
     assert_eq!(upstream.effects("/pay"), 1);
+}
+
+#[test]
+fn api_console_and_app_at_once_are_one_effect_and_one_decision() {
+    let upstream = Upstream::start();
+    let guard = Guard::over(&upstream);
+    let answer = guard.agent_with(tokens::RUNTIME).post("/tasks", &json!({"title": "on every surface"})).must_be(202);
+    let token = answer.header("Countersign-Confirmation-Token").expect("a token").to_owned();
+    let draft = Draft::from(&answer);
+    let mut calls: Vec<Box<dyn FnOnce() -> Response + Send>> = Vec::new();
+    for n in 0..20 {
+        calls.push(match n % 4 {
+            0 => confirming(&guard.approver(), &draft),
+            1 => confirming(&guard.approver_with(tokens::BOB), &draft),
+            2 => {
+                let (app, token) = (guard.app(), token.clone());
+                Box::new(move || app.confirm(&token))
+            }
+            _ => {
+                let mut browser = Browser::at(guard.control_address());
+                browser.sign_in(tokens::BOB).must_be(200);
+                let page = browser.open(&format!("/drafts/{}", draft.id)).must_be(200).text();
+                Box::new(move || browser.submit(&form_to(&page, "/confirm")))
+            }
+        });
+    }
+    for answer in at_once(calls) {
+        assert!(answer.status == 200 || answer.status == 409, "{} {}", answer.status, answer.text());
+    }
+    let settled = guard.draft_when(&draft.id, "succeeded");
+    assert_eq!(settled["receipt"]["decided_by"].as_array().map(Vec::len), Some(1), "{settled}");
+    let events = guard.approver().get("/v1/events?after=0").must_be(200).json();
+    let confirmed =
+        events["events"].as_array().expect("events").iter().filter(|event| event["kind"] == "draft.confirmed");
+    assert_eq!(confirmed.count(), 1, "{events}");
+    assert_eq!(upstream.effects("/tasks"), 1);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Time only ever ends a draft: after `expires_at` nobody can confirm or reject it, whether the
 //! sweeper, a late caller or a restarted guard comes first.
 
-use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,9 +17,16 @@ fn over() -> Instant {
 
 /// How many drafts the outbox says have expired.
 fn expiries(guard: &Guard) -> usize {
-    let page = guard.approver().get("/v1/events?after=0").must_be(200).json();
-    let events = page["events"].as_array().unwrap_or_else(|| panic!("no events: {page}"));
-    events.iter().filter(|event| event["kind"] == "draft.expired").count()
+    let (mut found, mut after) = (0, 0);
+    loop {
+        let page = guard.approver().get(&format!("/v1/events?after={after}")).must_be(200).json();
+        let events = page["events"].as_array().unwrap_or_else(|| panic!("no events: {page}"));
+        if events.is_empty() {
+            return found;
+        }
+        found += events.iter().filter(|event| event["kind"] == "draft.expired").count();
+        after = page["next"].as_u64().expect("a cursor");
+    }
 }
 
 #[test]
@@ -89,19 +95,25 @@ fn at_the_very_edge_each_draft_is_either_released_or_expired() {
     let upstream = Upstream::start();
     let guard = Guard::over(&upstream);
     let agent = guard.agent();
-    let drafts: Vec<Draft> = (0..24).map(|n| agent.hold("/brief", &json!({ "n": n }))).collect();
-    let end = guard.draft(&drafts[0].id)["expires_at"].as_str().map(str::to_owned).expect("a time");
-    let end: jiff::Timestamp = end.parse().expect("a time");
-    let left = u64::try_from(end.as_millisecond() - jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
-    past(Instant::now() + Duration::from_millis(left.saturating_sub(60)));
-    let barrier = Barrier::new(drafts.len());
+    let drafts: Vec<Draft> = (0..48).map(|n| agent.hold("/brief", &json!({ "n": n }))).collect();
+    let end = |draft: &Draft| {
+        let end = guard.draft(&draft.id)["expires_at"].as_str().map(str::to_owned).expect("a time");
+        let end: jiff::Timestamp = end.parse().expect("a time");
+        let left = u64::try_from(end.as_millisecond() - jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
+        Instant::now() + Duration::from_millis(left)
+    };
+    let ends: Vec<Instant> = drafts.iter().map(end).collect();
     let confirmed = thread::scope(|scope| {
         let calls: Vec<_> = drafts
             .iter()
-            .map(|draft| {
-                let (barrier, approver) = (&barrier, guard.approver());
+            .zip(&ends)
+            .enumerate()
+            .map(|(n, (draft, end))| {
+                let approver = guard.approver();
+                // From 120 ms before the end of each to 120 ms after it.
+                let at = *end - Duration::from_millis(120) + Duration::from_millis(5) * u32::try_from(n).unwrap_or(0);
                 scope.spawn(move || {
-                    barrier.wait();
+                    past(at);
                     approver.confirm(draft).status
                 })
             })
@@ -118,4 +130,6 @@ fn at_the_very_edge_each_draft_is_either_released_or_expired() {
         }
     }
     assert_eq!(upstream.effects("/brief"), released);
+    assert_eq!(expiries(&guard), drafts.len() - released, "one event for each that was not released");
+    assert!(released < drafts.len(), "the last of them came after their end");
 }

@@ -29,3 +29,4 @@ mod support;
 mod surface;
 mod tampering;
 mod unknown;
+mod unreadable;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::support::{Act, Answer, End, Guard, Request, Ticker, Upstream, Wire, raw};
+use crate::support::browser::Browser;
+use crate::support::{Act, Answer, End, Guard, Request, Ticker, Upstream, Wire, raw, tokens};
 
 #[test]
 fn each_event_of_a_stream_arrives_before_the_next_is_sent() {
@@ -115,6 +116,49 @@ fn status_headers_and_bytes_come_through_unchanged() {
     let head = agent.send(Request::new("HEAD", "/thing")).must_be(206);
     assert_eq!((head.body.len(), head.header("Content-Length")), (0, Some("70000")));
     agent.send(Request::new("OPTIONS", "/thing")).must_be(206);
+}
+
+/// Both listeners may stand on one host, and cookies know no ports.
+#[test]
+fn what_is_the_guards_own_neither_goes_upstream_nor_comes_from_there() {
+    let upstream = Upstream::start();
+    let guard = Guard::over(&upstream);
+    let mut browser = Browser::at(guard.control_address());
+    browser.sign_in(tokens::ALICE).must_be(200);
+    let session = browser.cookie_header();
+    let name = session.split('=').next().expect("a name").to_owned();
+    assert!(session.len() > 20 && !name.is_empty(), "{session}");
+    for path in ["/tasks", "/free/cookies"] {
+        let claims = Answer::json(200, "{}")
+            .header("Set-Cookie", "sid=1; Path=/")
+            .header("Set-Cookie", &format!("{name}=planted; Path=/"))
+            .header("Countersign-Status", "succeeded")
+            .header("Countersign-Receipt", "rc_forged")
+            .header("countersign-draft", "dr_forged");
+        upstream.answers(path, claims);
+    }
+    let agent = guard.agent().with("Cookie", &format!("a=1; {session}; b=2"));
+    let read = agent.get("/tasks").must_be(200);
+    let cookies: Vec<&str> = read
+        .headers
+        .iter()
+        .filter(|(name, _)| name.eq_ignore_ascii_case("Set-Cookie"))
+        .map(|(_, value)| value.as_str())
+        .collect();
+    assert_eq!(cookies, ["sid=1; Path=/"], "an upstream does not replace the console's session");
+    for own in ["Countersign-Status", "Countersign-Receipt", "Countersign-Draft"] {
+        assert_eq!(read.header(own), None, "only the guard says what became of a draft");
+    }
+    let draft = agent.hold("/free/cookies", &serde_json::json!({}));
+    guard.approver().confirm_fully(&draft);
+    let result = agent.result(&draft).must_be(200);
+    assert_eq!(result.header("Countersign-Draft"), Some(draft.id.as_str()));
+    assert!(!format!("{:?}", result.headers).contains("forged"), "{:?}", result.headers);
+    let alone = guard.agent().with("Cookie", &session);
+    alone.get("/tasks").must_be(200);
+    let sent: Vec<Option<String>> =
+        upstream.seen().iter().map(|seen| seen.header("Cookie").map(str::to_owned)).collect();
+    assert_eq!(sent, [Some("a=1; b=2".to_owned()), Some("a=1; b=2".to_owned()), None]);
 }
 
 #[test]

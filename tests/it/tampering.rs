@@ -1,79 +1,10 @@
 //! Whoever can write to the store can neither forge a draft nor a confirmation.
 
 use rusqlite::{Connection, types::Value};
-
 use serde_json::{Value as Json, json};
 
+use crate::support::stored::{cells_of, open, put_back};
 use crate::support::{Act, Agent, Draft, Guard, Request, Upstream};
-
-/// One value of the draft in the store: where it stands, and what it is.
-#[derive(Debug, Clone)]
-struct Cell {
-    table: String,
-    column: String,
-    /// The column and value by which its row is found.
-    key: (String, Value),
-    value: Value,
-}
-
-impl Cell {
-    /// Writes another value; `false` if the table's own rules refuse it.
-    fn write(&self, store: &Connection, value: &Value) -> bool {
-        let Self { table, column, key, .. } = self;
-        let write = format!("UPDATE \"{table}\" SET \"{column}\" = ?2 WHERE \"{}\" = ?1", key.0);
-        store.execute(&write, rusqlite::params![key.1, value]).is_ok_and(|rows| rows == 1)
-    }
-}
-
-fn names(store: &Connection, sql: &str) -> Vec<String> {
-    let mut select = store.prepare(sql).expect("a query");
-    let rows = select.query_map([], |row| row.get(0)).expect("rows");
-    rows.map(|name| name.expect("a name")).collect()
-}
-
-/// Every value of every row that belongs to the draft: rows that name its id (or the random part
-/// of it), and rows of other tables with the same row number.
-fn cells_of(store: &Connection, draft: &str) -> Vec<Cell> {
-    let random_part = draft.rsplit('_').next().unwrap_or_default();
-    let tables = names(store, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'");
-    let columns: Vec<(String, Vec<String>)> = tables
-        .into_iter()
-        .map(|table| {
-            let columns = names(store, &format!("SELECT name FROM pragma_table_info('{table}')"));
-            (table, columns)
-        })
-        .collect();
-    let named = columns.iter().find_map(|(table, columns)| {
-        columns.iter().find_map(|column| {
-            let sql = format!("SELECT rowid, \"{column}\" FROM \"{table}\" WHERE \"{column}\" IN (?1, ?2)");
-            let found: Result<(i64, Value), _> =
-                store.query_row(&sql, [draft, random_part], |row| Ok((row.get(0)?, row.get(1)?)));
-            found.ok()
-        })
-    });
-    let (number, _) = named.expect("the draft stands in some table");
-    let mut cells = Vec::new();
-    for (table, columns) in columns {
-        let key_column = columns.first().cloned().unwrap_or_default();
-        for column in columns.iter().filter(|column| **column != key_column) {
-            let sql = format!("SELECT \"{column}\" FROM \"{table}\" WHERE \"{key_column}\" = ?1");
-            if let Ok(value) = store.query_row(&sql, [number], |row| row.get(0)) {
-                let key = (key_column.clone(), Value::Integer(number));
-                cells.push(Cell { table: table.clone(), column: column.clone(), key, value });
-            }
-        }
-    }
-    // Events are told from what happened, not asked about what may happen.
-    cells.retain(|cell| cell.table != "events");
-    assert!(cells.len() >= 8, "the draft's values: {cells:?}");
-    cells
-}
-
-fn open(guard: &Guard) -> Connection {
-    let store = Connection::open(guard.store_file()).expect("the stopped guard's store");
-    store.pragma_update(None, "journal_mode", "DELETE").expect("one file");
-    store
-}
 
 /// Another value of the same kind, as an attacker might write it.
 fn altered(value: &Value) -> Vec<Value> {
@@ -106,15 +37,6 @@ fn flip_text(text: &str) -> String {
 
 fn hold(agent: &Agent) -> Draft {
     agent.hold_task("as it was shown")
-}
-
-/// Puts the store back as it was and forgets the journal: each round is a guard of its own.
-fn put_back(guard: &Guard, pristine: &[u8]) {
-    for file in ["countersign.db-wal", "countersign.db-shm"] {
-        let _ = std::fs::remove_file(guard.folder().join(file));
-    }
-    std::fs::write(guard.store_file(), pristine).expect("put back");
-    let _ = std::fs::remove_dir_all(guard.folder().join("journal"));
 }
 
 #[test]
@@ -251,6 +173,53 @@ fn a_claim_written_into_the_store_sends_nothing() {
     guard.start_again();
     told(&guard);
     assert_eq!(upstream.all_effects(), 0, "nobody confirmed it");
+}
+
+#[test]
+fn p2_a_genuine_vote_of_another_draft_claims_nothing() {
+    let upstream = Upstream::start();
+    let mut guard = Guard::over(&upstream);
+    let confirmed = guard.agent().hold_task("confirmed");
+    let draft = hold(&guard.agent());
+    guard.approver().confirm_fully(&confirmed);
+    let created = guard.draft(&draft.id)["created_at"].as_str().map(str::to_owned).expect("a time");
+    let created = created.parse::<jiff::Timestamp>().expect("a time").as_millisecond();
+    guard.stop();
+    {
+        let store = open(&guard);
+        let votes = cells_of(&store, &confirmed.id).into_iter().find_map(|cell| match cell.value {
+            Value::Text(text) => serde_json::from_str::<serde_json::Value>(&text).ok()?.get("votes").cloned(),
+            _ => None,
+        });
+        let votes = votes.expect("the vote that confirmed the other one");
+        assert_eq!(votes.as_array().map(Vec::len), Some(1), "{votes}");
+        let changed = cells_of(&store, &draft.id).into_iter().filter(|cell| {
+            let forged = match (&cell.value, cell.column.as_str()) {
+                (Value::Text(text), _) => {
+                    let claimed = forged_claim(text);
+                    match serde_json::from_str::<serde_json::Value>(&claimed) {
+                        Ok(mut control) => {
+                            control["votes"] = votes.clone();
+                            Value::Text(control.to_string())
+                        }
+                        Err(_) => Value::Text(claimed),
+                    }
+                }
+                (Value::Null, "lease_until") => Value::Integer(created),
+                _ => return false,
+            };
+            forged != cell.value && cell.write(&store, &forged)
+        });
+        assert_eq!(changed.count(), 3, "status, lease and control data");
+    }
+    guard.start_again();
+    let looked = || guard.printed().contains("does not verify") || upstream.effects("/tasks") > 1;
+    crate::support::until("the guard has looked at it", looked);
+    let told = guard.approver().confirm(&draft);
+    let unsent = told.status == 200 && told.json()["status"] == "failed" && told.json()["executed"] == false;
+    assert!(unsent || told.code() == "DRAFT_INTEGRITY_FAILED", "{} {}", told.status, told.text());
+    guard.stop();
+    assert_eq!(upstream.effects("/tasks"), 1, "nobody confirmed this one");
 }
 
 #[test]

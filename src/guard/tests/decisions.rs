@@ -5,11 +5,17 @@ use std::time::Duration;
 
 use super::bench::{Bench, approver, ask, confirm, held, identity, json, status};
 use crate::base::digest::Digest;
-use crate::base::id::{Owner, Principal, SessionId, Tenant};
+use crate::base::id::{NodeId, Owner, Principal, SessionId, StepId, Tenant};
 use crate::base::secret::Secret;
+use crate::base::time::Timestamp;
+use crate::draft::binding;
+use crate::draft::decision::{Channel, Decider, DeciderKind, Verb, Vote};
 use crate::draft::record::Risk;
+use crate::guard::verify;
 use crate::guard::who::{AppCaller, Pattern, Rights};
 use crate::policy::model::PolicySet;
+use crate::store::contract::{Decide, Decided};
+use crate::store::row::Stored;
 
 #[tokio::test]
 async fn p3_sixty_four_confirms_one_send_one_receipt() {
@@ -179,4 +185,74 @@ async fn a_token_works_for_its_owner_and_session_only_and_replays() {
     assert_eq!((second.status, json(&second)["replayed"].clone()), (200, true.into()));
     assert_eq!(json(&first)["receipt"], json(&second)["receipt"]);
     assert_eq!(bench.effects(), 1);
+}
+
+/// What the store holds of a draft, with another vote than the one that confirmed it.
+fn with_vote(stored: &Stored, vote: Vote) -> Stored {
+    let mut stored = stored.clone();
+    stored.row.votes = vec![vote];
+    stored
+}
+
+#[tokio::test]
+async fn p2_a_vote_counts_for_its_claim_and_before_the_end_only() {
+    let bench = Bench::new();
+    let guard = bench.ready();
+    let (id, hash) = held(&guard, r#"{"a":1}"#).await;
+    assert_eq!(confirm(&guard, &id, hash).await.status, 200);
+    let stored = bench.store.get(&id).await.unwrap().unwrap();
+    let opened = verify::open(&stored, &bench.keys).unwrap();
+    let given = stored.row.votes[0].clone();
+    let counts = |epoch: u64, at: Timestamp| {
+        // Each is signed as the guard signs, so that only what it says can refuse it.
+        let decider = Decider { at, ..given.decider.clone() };
+        let mac = binding::vote_mac(&bench.keys, &opened, epoch, Verb::Confirm, &decider, None).unwrap();
+        let stored = with_vote(&stored, Vote { decider, epoch, comment: None, mac });
+        verify::votes(&stored, &opened, &bench.keys, 1).is_ok()
+    };
+    let (at, end) = (given.decider.at, opened.draft.expires_at);
+    assert!(counts(1, at) && counts(1, end - Duration::from_millis(1)));
+    assert!(!counts(2, at) && !counts(0, at), "a take-over raises the epoch and needs no new vote");
+    assert!(!counts(1, end), "from the end on nobody decides");
+    let other = Vote { mac: Digest::of(b"not signed"), ..given.clone() };
+    assert!(verify::votes(&with_vote(&stored, other), &opened, &bench.keys, 1).is_err());
+    assert!(verify::votes(&stored, &opened, &bench.keys, 2).is_err(), "one person is not two");
+}
+
+#[tokio::test]
+async fn p2_a_claim_by_a_vote_that_nobody_signed_sends_nothing() {
+    let bench = Bench::new();
+    let guard = bench.ready();
+    let (id, hash) = held(&guard, r#"{"a":1}"#).await;
+    let stored = bench.store.get(&id).await.unwrap().unwrap();
+    let forged = Vote {
+        decider: Decider {
+            kind: DeciderKind::Approver,
+            id: Principal::new("alice").unwrap(),
+            auth_method: "bearer".to_owned(),
+            channel: Channel::Api,
+            at: stored.row.created_at,
+        },
+        epoch: 1,
+        comment: None,
+        mac: Digest::of(b"not signed"),
+    };
+    let decide = Decide {
+        id: id.clone(),
+        step: StepId::from_bytes([7; 16]),
+        sealed_digest: stored.row.sealed_digest,
+        vote: forged,
+        quorum: 1,
+        decision_key: None,
+        node: NodeId::new("node.1").unwrap(),
+        lease: Duration::from_secs(30),
+    };
+    let Decided::Claimed(claim, claimed) = bench.store.decide(decide).await.unwrap() else { panic!("a claim") };
+    guard.spawn_release(claim, *claimed);
+    guard.drain(Duration::from_secs(20)).await;
+    assert_eq!(bench.effects(), 0);
+    let told = json(&confirm(&guard, &id, hash).await);
+    let unsent = told["status"] == "failed" && told["executed"] == false;
+    assert!(unsent || told["code"] == "DRAFT_INTEGRITY_FAILED", "{told}");
+    assert_eq!(bench.effects(), 0);
 }

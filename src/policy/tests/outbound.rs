@@ -112,6 +112,40 @@ fn the_policys_headers_replace_the_agents_and_are_bound() {
 }
 
 #[test]
+fn the_guards_effect_key_stands_alone_under_its_header() {
+    let keyed =
+        |rule: &str| with_tool("", "{method: POST, path: /t}", &format!("    idempotency: {{header: {rule}}}\n"));
+    let sent = [("X-Effect", "mine"), ("Idempotency-Key", "mine too")];
+    let prepared = judged(&keyed("X-Effect"), head("POST", "/t", &sent), b"", &who()).unwrap();
+    assert_eq!(prepared.request.effect_key_header.as_deref(), Some("x-effect"));
+    assert_eq!(
+        names(&prepared),
+        ["accept-encoding"],
+        "neither the caller's key nor one that pretends to be the guard's"
+    );
+    let keyless = judged(&keyed("null"), head("POST", "/t", &sent), b"", &who()).unwrap();
+    assert_eq!(keyless.request.effect_key_header, None);
+    assert_eq!(names(&keyless), ["x-effect", "accept-encoding"]);
+}
+
+#[test]
+fn an_injected_value_goes_out_whole_or_not_at_all() {
+    let set = with_tool(", inject: {X-Subject: '{{ subject }}'}", "{method: POST, path: /t}", "");
+    let ask = |subject: &str| {
+        let mut who = who();
+        who.subject = Some(subject.into());
+        who.admin_context = Some("case 7".into());
+        judged(&set, head("POST", "/t", &[]), b"", &who)
+            .map(|prepared| header(&prepared, "x-subject").map(str::to_owned))
+    };
+    assert_eq!(ask("u 1"), Ok(Some("u 1".to_owned())));
+    for odd in [" u1", "u1 ", "\tu1", "u1\n", "u\01", ""] {
+        let told = ask(odd).map_err(|refusal| refusal.code);
+        assert!(matches!(told, Err(Code::IdentityMissing)) || odd.is_empty(), "{odd:?}: {told:?}");
+    }
+}
+
+#[test]
 fn an_injected_credential_leaves_no_room_for_the_agents_own() {
     let set = with_tool(
         ", credentials: {header: Authorization, value: 'Bearer ${env:TOKEN}'}",

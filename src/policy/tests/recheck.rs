@@ -4,6 +4,7 @@ use crate::base::id::{DraftId, Partition};
 use crate::base::time::Timestamp;
 use crate::draft::record::{Draft, Effect};
 use crate::policy::judge::recheck as judge_again;
+use crate::policy::model::CapabilityStatus;
 
 fn draft(set: &PolicySet, prepared: &Prepared, who: &Identity) -> Draft {
     let chance = crate::base::chance::OsChance;
@@ -144,6 +145,40 @@ fn the_identity_rules_hold_again() {
         change(&mut draft.identity);
         assert!(judge_again(&lightnote(), &draft).is_err());
     }
+}
+
+/// The loader leaves no way to these sets under the draft's own version; each rule is asked by
+/// itself all the same.
+#[test]
+fn a_service_without_writes_and_a_capability_that_is_off_keep_the_draft() {
+    let draft = held();
+    let mut read_only = lightnote();
+    read_only.services[0].upstream.read_only = true;
+    assert!(judge_again(&read_only, &draft).is_err());
+    for status in [CapabilityStatus::Planned, CapabilityStatus::Forbidden] {
+        let mut off = lightnote();
+        for capability in off.services[0].capabilities.iter_mut().filter(|known| known.id == draft.capability) {
+            capability.status = status;
+        }
+        assert_eq!(off.version, draft.policy_version);
+        assert!(judge_again(&off, &draft).is_err(), "{status:?}");
+    }
+}
+
+#[test]
+fn a_credential_of_its_own_keeps_the_draft_once_the_guard_injects_one() {
+    let mut draft = held();
+    let injecting = with(
+        "  url: ${env:LIGHTNOTE_URL}\n",
+        "  url: ${env:LIGHTNOTE_URL}\n  credentials: {header: Authorization, value: \"Bearer ${env:TOKEN}\"}\n",
+    );
+    assert!(judge_again(&injecting, &draft).is_ok(), "it has none");
+    draft.request.credentials.push(("authorization".into(), "Bearer agent".into()));
+    assert!(judge_again(&lightnote(), &draft).is_ok());
+    assert!(judge_again(&injecting, &draft).is_err(), "two credentials, of which one can be meant");
+    draft.request.credentials.clear();
+    draft.request.headers.push(("Authorization".into(), "Bearer agent".into()));
+    assert!(judge_again(&injecting, &draft).is_err());
 }
 
 #[test]

@@ -93,6 +93,46 @@ fn a_second_value_never_makes_a_write_a_read() {
 }
 
 #[test]
+fn a_second_value_never_leads_past_what_is_refused() {
+    let set = set(
+        "version: 1\nservice: s\nupstream: {url: 'http://up.example'}\ncapabilities:\n  - {id: no, status: forbidden, match: {path: /rpc, query: {mode: wipe}}, guidance: never}\n  - {id: odd, status: planned, match: {path: /typed, header: {X-Mode: wild}}, guidance: later}\n",
+    );
+    let service = &set.services[0];
+    for target in ["/rpc?mode=wipe", "/rpc?mode=wipe&mode=list", "/rpc?mode=list&mode=wipe", "/rpc?mode=list;mode=wipe"]
+    {
+        for method in ["GET", "POST"] {
+            assert_eq!(named(service, method, target, &[]), "no", "{method} {target}");
+        }
+    }
+    assert_eq!(named(service, "GET", "/rpc?mode=list", &[]), "read");
+    assert_eq!(named(service, "GET", "/typed", &[("X-Mode", "safe"), ("X-Mode", "wild")]), "odd");
+}
+
+#[test]
+fn an_encoded_segment_selects_what_its_text_selects() {
+    let set = with_tool("", "{method: POST, path: '/a@b/{id}'}", "");
+    for path in ["/a@b/7", "/a%40b/7", "/a%40b/%37"] {
+        let expected = if path.ends_with("%37") { "write" } else { "t id=7" };
+        assert_eq!(named(&set.services[0], "POST", path, &[]), expected, "{path}");
+    }
+}
+
+#[test]
+fn between_two_tools_that_both_fit_none_is_chosen() {
+    let set = set(
+        "version: 1\nservice: s\nupstream: {url: 'http://up.example'}\ncapabilities:\n  - {id: a, status: enabled, tool: small, risk: low}\n  - {id: b, status: enabled, tool: large, risk: high}\ntools:\n  - {name: small, match: {method: POST, path: /pay, query: {size: small}}, effect: write}\n  - {name: large, match: {method: POST, path: /pay, query: {size: large}}, effect: write}\n",
+    );
+    for (query, expected) in [
+        ("size=small", "small"),
+        ("size=large", "large"),
+        ("size=small&size=large", "write"),
+        ("size=large&size=small", "write"),
+    ] {
+        assert_eq!(named(&set.services[0], "POST", &format!("/pay?{query}"), &[]), expected, "{query}");
+    }
+}
+
+#[test]
 fn a_path_that_is_not_normal_does_not_slip_past_a_rule() {
     let set = set(MANY);
     for path in ["/items//root", "/items/root/", "/items/root;x=1"] {

@@ -39,7 +39,9 @@ fn what_nobody_declared_is_refused_or_held_with_the_plain_card() {
     assert_eq!((prepared.tool.as_str(), prepared.capability.as_str()), ("undeclared", "undeclared"));
     assert_eq!((prepared.risk, prepared.ttl.as_secs()), (Risk::Medium, 300));
     let read_only = set("version: 1\nservice: s\nupstream: {url: 'http://x', read_only: true}\n");
-    assert_eq!(json(&read_only, "PUT", "/todos", "{}").unwrap_err().code, Code::ToolNotFound);
+    let refusal = json(&read_only, "PUT", "/todos", "{}").unwrap_err();
+    assert_eq!(refusal.code, Code::ToolNotFound);
+    assert!(refusal.detail.contains("takes no writes"), "no tool would help: {}", refusal.detail);
     let refusing = set("version: 1\nservice: s\nupstream: {url: 'http://x'}\nunmatched: {read: refuse}\n");
     let refusal = judged(&refusing, head("GET", "/x", &[]), b"", &who()).unwrap_err();
     assert_eq!(refusal.code, Code::ToolNotFound);

@@ -374,7 +374,9 @@ async fn p3_after_the_total_time_the_rest_of_the_request_is_not_delivered() {
     let (go, gone) = oneshot::channel();
     let (at, served) = serve_once(|mut tcp| async move {
         gone.await.unwrap();
-        read_to_end(&mut tcp).await.len()
+        let mut bytes = Vec::new();
+        let end = tcp.read_to_end(&mut bytes).await.map_err(|error| error.kind());
+        (bytes.len(), end)
     })
     .await;
     let mut service = local(at);
@@ -382,7 +384,9 @@ async fn p3_after_the_total_time_the_rest_of_the_request_is_not_delivered() {
     let attempt = send(&service, post(&service, &body)).await;
     is_unknown(&attempt, "the time for the whole exchange ended before the answer", None);
     go.send(()).unwrap();
-    assert!(served.await.unwrap() < body.len());
+    let (delivered, end) = served.await.unwrap();
+    assert!(delivered < body.len());
+    assert_eq!(end, Err(io::ErrorKind::ConnectionReset), "what waits in the kernel is thrown away, not delivered");
 }
 
 // ---- answered ----------------------------------------------------------------------------------

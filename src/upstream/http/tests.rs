@@ -131,6 +131,29 @@ async fn the_guards_own_listeners_are_refused_once_they_are_known() {
     assert!(said.contains("own listeners"), "{said}");
 }
 
+/// An address of this machine that is not the loopback. Nothing is sent to find it out.
+fn outward_address() -> Option<std::net::IpAddr> {
+    let probe = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    probe.connect("192.0.2.1:9").ok()?;
+    let ip = probe.local_addr().ok()?.ip();
+    (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
+}
+
+#[tokio::test]
+async fn a_wildcard_listener_is_refused_by_this_machines_other_addresses_too() {
+    // A machine without any other address has no such way in.
+    let Some(outward) = outward_address() else { return };
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let rules = Arc::new(AddressRules::new());
+    let upstream = HttpUpstream::new(Arc::new(SystemClock), Arc::clone(&rules));
+    let own = service(&outward.to_string(), at.port());
+    assert!(upstream.connect(&own, Duration::ZERO).await.is_ok());
+    rules.set_own_listeners(vec![at]);
+    let said = why(&upstream, &own, Duration::from_secs(600)).await;
+    assert!(said.contains("own listeners"), "only the open connection shows it: {said}");
+}
+
 async fn over_tls(host: &str, to: SocketAddr) -> Attempt {
     let service = tls_service(host, to.port());
     let exchange = upstream([Ok(vec![to])]).connect(&service, Duration::ZERO).await.unwrap();

@@ -7,6 +7,7 @@ pub(crate) mod framing;
 pub(crate) mod guard;
 pub(crate) mod metrics;
 pub(crate) mod people;
+pub(crate) mod stored;
 pub(crate) mod upstream;
 pub(crate) mod wait;
 pub(crate) mod wire;
