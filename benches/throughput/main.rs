@@ -65,8 +65,10 @@ struct Target {
 impl Target {
     fn start(name: &'static str, role: &str, origin: &Child, agents: bool) -> Self {
         let mut args = vec!["--upstream", origin.address.as_str()];
-        let headers = if agents {
+        if agents && role == "guard" {
             args.push("--agents");
+        }
+        let headers = if agents {
             "Countersign-Agent: 3f1c0a7be2d94f5c8a6b7c8d9e0f1a2b\r\nX-User-Id: u-1029\r\nX-Session-Id: s-77\r\n"
         } else {
             ""
@@ -101,9 +103,11 @@ fn of(reports: &[Report], field: impl Fn(&Report) -> f64) -> f64 {
 }
 
 fn reads(options: Options, origin: &Child) {
+    // Each guard stands right after the bare proxy that gets the same requests.
     let mut targets = [
         Target::start("bare pingora", "bare", origin, false),
         Target::start("guard, open policy", "guard", origin, false),
+        Target::start("bare pingora, agents' headers", "bare", origin, true),
         Target::start("guard, agents and identity", "guard", origin, true),
     ];
     let warm = Options { seconds: 1.0, ..options };
@@ -125,24 +129,28 @@ fn reads(options: Options, origin: &Child) {
     }
     println!("\nreads, {} connections, each asking again as soon as it is answered", options.connections);
     println!(
-        "{:28} {:>9} {:>7} {:>9} {:>9} {:>11} {:>9}",
+        "{:30} {:>9} {:>7} {:>9} {:>9} {:>11} {:>9}",
         "", "reads/s", "ratio", "p50 us", "p99 us", "own us/read", "RSS MiB"
     );
-    let bare = of(&targets[0].closed, |report| report.per_second);
-    for target in &targets {
-        print_line(target.name, &target.closed, bare, target.child.rss_mib());
+    for pair in targets.chunks(2) {
+        let bare = of(&pair[0].closed, |report| report.per_second);
+        for target in pair {
+            print_line(target.name, &target.closed, bare, target.child.rss_mib());
+        }
     }
     println!("\nreads at half of that load ({rate:.0}/s offered to each)");
-    let (p50, p99) = (of(&targets[0].half, |report| report.p50_us), of(&targets[0].half, |report| report.p99_us));
-    for target in &targets {
-        let (own50, own99) = (of(&target.half, |report| report.p50_us), of(&target.half, |report| report.p99_us));
-        println!(
-            "{:28} p50 {own50:.0} us ({:+.0}), p99 {own99:.0} us ({:+.0}), own {:.1} us/read",
-            target.name,
-            own50 - p50,
-            own99 - p99,
-            of(&target.half, |report| report.cpu_us),
-        );
+    for pair in targets.chunks(2) {
+        let (p50, p99) = (of(&pair[0].half, |report| report.p50_us), of(&pair[0].half, |report| report.p99_us));
+        for target in pair {
+            let (own50, own99) = (of(&target.half, |report| report.p50_us), of(&target.half, |report| report.p99_us));
+            println!(
+                "{:30} p50 {own50:.0} us ({:+.0}), p99 {own99:.0} us ({:+.0}), own {:.1} us/read",
+                target.name,
+                own50 - p50,
+                own99 - p99,
+                of(&target.half, |report| report.cpu_us),
+            );
+        }
     }
     let errors: u64 =
         targets.iter().flat_map(|target| target.closed.iter().chain(&target.half)).map(|report| report.errors).sum();
@@ -152,7 +160,7 @@ fn reads(options: Options, origin: &Child) {
 fn print_line(name: &str, reports: &[Report], bare: f64, rss: f64) {
     let per_second = of(reports, |report| report.per_second);
     println!(
-        "{name:28} {per_second:9.0} {:7.3} {:9.0} {:9.0} {:11.1} {rss:9.1}",
+        "{name:30} {per_second:9.0} {:7.3} {:9.0} {:9.0} {:11.1} {rss:9.1}",
         per_second / bare,
         of(reports, |report| report.p50_us),
         of(reports, |report| report.p99_us),

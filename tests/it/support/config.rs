@@ -69,7 +69,8 @@ impl Setup {
     pub(crate) fn local(upstream: &Upstream) -> Self {
         let empty = Self { sections: BTreeMap::new(), policies: BTreeMap::new(), env: Vec::new(), point: None };
         empty
-            .section("guard", "{listen: 127.0.0.1:0}")
+            // A send window that a busy machine does not miss; tests of the window set their own.
+            .section("guard", "{listen: 127.0.0.1:0, send_window: 10s}")
             .section("control", "{listen: 127.0.0.1:0}")
             .section("store", "{url: \"sqlite:countersign.db\"}")
             .section("policies", "policies/")
