@@ -14,7 +14,7 @@ use crate::base::code::Code;
 use crate::base::digest::Digest;
 use crate::base::id::{Initiator, Tenant};
 use crate::base::refusal::Refusal;
-use crate::call::head::Head;
+use crate::call::head::{Head, may_carry_credential};
 
 use super::identity::{AgentEntry, IdentityRules, repeated};
 
@@ -127,6 +127,14 @@ impl Door {
                     authorizations += 1;
                     bearer = scheme(value, b"bearer").map(Digest::of);
                 }
+            }
+        }
+        // Many libraries send their key under another name.
+        for (name, value) in headers {
+            let seen = *name == COUNTERSIGN_AGENT || *name == AUTHORIZATION || *name == PROXY_AUTHORIZATION;
+            if !seen && may_carry_credential(name.as_str()) {
+                let value = trim(value.as_bytes());
+                self.refuse_foreign(&foreign, value, Digest::of(value))?;
             }
         }
         if self.agents.is_empty() {
@@ -266,7 +274,17 @@ mod tests {
         let user = format!("basic {}", data_encoding::BASE64.encode(b"appr:"));
         for door in [door(&[("a", "tok-a")], &["x", "appr"]), door(&[], &["appr"])] {
             for value in ["appr", "Bearer appr", "bearer  appr ", "Token appr", &basic, &user] {
-                for name in ["countersign-agent", "authorization", "proxy-authorization"] {
+                for name in [
+                    "countersign-agent",
+                    "authorization",
+                    "proxy-authorization",
+                    "x-api-key",
+                    "api_key",
+                    "private-token",
+                    "x-forwarded-authorization",
+                    "x-goog-api-key",
+                    "x-client-secret",
+                ] {
                     assert_eq!(admit(&door, &[(name, value)]), Err(Code::AgentUnknown), "{name}: {value}");
                     let beside = [("countersign-agent", "tok-a"), (name, value)];
                     assert_eq!(admit(&door, &beside), Err(Code::AgentUnknown), "{name}: {value}");

@@ -1,4 +1,5 @@
-//! SHA-256 digests as values that compare in constant time and print as lower-case hex.
+//! SHA-256 digests as values that are told equal in constant time (order and hash, for maps, are not
+//! constant in time) and print as lower-case hex.
 
 use std::fmt;
 use std::str::FromStr;
@@ -95,6 +96,17 @@ impl<'de> Deserialize<'de> for Digest {
 mod tests {
     #![allow(clippy::expect_used)]
     use super::*;
+
+    #[test]
+    fn one_bit_anywhere_makes_another_digest() {
+        let one = Digest::of(b"one");
+        assert_eq!(one, Digest::of(b"one"));
+        for bit in 0..256 {
+            let mut bytes = *one.as_bytes();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(one, Digest::from_bytes(bytes), "bit {bit}");
+        }
+    }
 
     #[test]
     fn hex_goes_round_and_refuses_other_spellings() {

@@ -45,8 +45,8 @@ pub(super) fn from_answer(answer: Answer) -> Response {
         .headers
         .iter()
         .any(|(name, value)| name.eq_ignore_ascii_case("content-type") && value.split(';').next().is_some_and(of_json));
-    let body = match std::str::from_utf8(&answer.body).map(spelled_json) {
-        Ok(Cow::Owned(spelled)) if is_json => spelled.into_bytes().into(),
+    let body = match is_json.then(|| std::str::from_utf8(&answer.body).map(spelled_json)) {
+        Some(Ok(Cow::Owned(spelled))) => spelled.into_bytes().into(),
         _ => answer.body,
     };
     let mut response = Response::new(Body::from(body));
@@ -115,7 +115,6 @@ pub(super) fn invalid_all(errors: Vec<FieldError>) -> Problem {
     problem
 }
 
-/// No draft has this id.
 /// Nothing that a draft says is passed on where it does not verify.
 pub(super) fn not_intact(id: &DraftId) -> Problem {
     let detail =
@@ -125,6 +124,7 @@ pub(super) fn not_intact(id: &DraftId) -> Problem {
     problem
 }
 
+/// No draft has this id.
 pub(super) fn no_such_draft() -> Problem {
     Problem::new(Code::DraftNotFound, "No draft has this id: it was never known, or it is past its retention.")
 }

@@ -31,7 +31,7 @@ use super::verify;
 pub(super) const ASK_AGAIN_MAX: u32 = 2;
 
 /// How long the journal remembers attempts beyond the retention of drafts.
-pub(super) const JOURNAL_MARGIN: Duration = Duration::from_secs(24 * 3600);
+pub(super) const JOURNAL_MARGIN: Duration = Duration::from_secs(8 * 24 * 3600);
 
 /// What a guard is made of.
 pub struct Parts {

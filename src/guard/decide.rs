@@ -180,7 +180,8 @@ impl Guard {
                 self.open(&now)?;
                 Ok(*now)
             }
-            Ended::Changed | Ended::KeyReused | Ended::NotFound => Err(not_found(&stored.row.id)),
+            Ended::Changed => Err(self.integrity_failed(stored)),
+            Ended::KeyReused | Ended::NotFound => Err(not_found(&stored.row.id)),
         }
     }
 

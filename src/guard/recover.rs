@@ -53,7 +53,7 @@ impl Guard {
     pub async fn sweep(self: &Arc<Self>) -> Result<(), StoreError> {
         let parts = &self.parts;
         // Outcomes first: a draft that the journal can settle must not be taken for unknown.
-        self.settle_from_journal().await?;
+        let waiting = self.settle_from_journal().await;
         let ended_before = self.now() - parts.settings.retention;
         let due = parts.store.due(ended_before, parts.journal.own_dead(), SWEEP_DRAFTS_MAX).await?;
         for id in &due.expired {
@@ -61,7 +61,7 @@ impl Guard {
                 parts.observer.draft(&now.row.tool, Status::Expired);
             }
         }
-        for id in &due.orphaned {
+        for id in due.orphaned.iter().filter(|id| !waiting.contains(*id)) {
             readable(id, self.take_over(id).await)?;
         }
         for id in &due.deletable {

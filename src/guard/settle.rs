@@ -3,8 +3,10 @@
 //!
 //! Owns what an outcome is before it is stored. Must never judge an attempt.
 
+use std::collections::BTreeSet;
+
 use crate::base::digest::Digest;
-use crate::base::id::StepId;
+use crate::base::id::{DraftId, StepId};
 use crate::base::time::Timestamp;
 use crate::draft::decision::Decider;
 use crate::draft::outcome::{Evidence, Failure};
@@ -66,7 +68,7 @@ impl Guard {
             return;
         };
         match self.ask_settle(&settle).await {
-            Ok(settled) => self.settled(&settled),
+            Ok(settled) => self.settled(&settle, &settled),
             Err(error) => {
                 tracing::error!(draft = %settle.id, %error, "outcome was not taken by the store; it is kept in the journal");
                 if let Err(error) = self.parts.journal.keep(&settle).await {
@@ -96,35 +98,43 @@ impl Guard {
         Ok(settled)
     }
 
-    fn settled(&self, settled: &Settled) {
-        if let Settled::Done(stored) = settled {
-            let row = &stored.row;
-            self.parts.observer.draft(&row.tool, row.state.status());
-            tracing::info!(draft = %row.id, tool = %row.tool, status = %row.state.status(), "settled");
+    fn settled(&self, outcome: &Settle, settled: &Settled) {
+        let receipt = outcome.receipt.as_ref().map(|receipt| receipt.id.as_str());
+        match settled {
+            Settled::Done(stored) => {
+                let row = &stored.row;
+                self.parts.observer.draft(&row.tool, row.state.status());
+                tracing::info!(draft = %row.id, tool = %row.tool, status = %row.state.status(), "settled");
+            }
+            Settled::Superseded(stored) => {
+                let status = stored.row.state.status();
+                tracing::warn!(draft = %outcome.id, receipt, %status, "an outcome came after another that stands");
+            }
+            Settled::NotFound => {
+                tracing::error!(draft = %outcome.id, receipt, "the store has lost a draft whose outcome is known");
+            }
         }
     }
 
     /// Gives the store what it has not taken yet, oldest first. Each outcome leaves the journal by
-    /// itself; one that the store cannot read does not hold up the others.
-    pub(super) async fn settle_from_journal(&self) -> Result<(), StoreError> {
+    /// itself; one that the store does not take holds up neither the others nor the sweep. Tells whose
+    /// outcomes still wait: those must not be taken for unknown.
+    pub(super) async fn settle_from_journal(&self) -> BTreeSet<DraftId> {
+        let mut waiting = BTreeSet::new();
         for outcome in self.parts.journal.waiting().await {
             match self.ask_settle(&outcome).await {
-                Ok(Settled::NotFound) => {
-                    let receipt = outcome.receipt.as_ref().map(|receipt| receipt.id.as_str());
-                    tracing::error!(draft = %outcome.id, receipt, "the store has lost a draft whose outcome is known");
-                }
-                Ok(settled) => self.settled(&settled),
-                Err(StoreError::Corrupt(why)) => {
-                    tracing::error!(draft = %outcome.id, why, "an outcome cannot be settled: the draft is unreadable");
+                Ok(settled) => self.settled(&outcome, &settled),
+                Err(error) => {
+                    tracing::error!(draft = %outcome.id, %error, "an outcome still waits in the journal for the store");
+                    waiting.insert(outcome.id);
                     continue;
                 }
-                Err(error) => return Err(error),
             }
             if let Err(error) = self.parts.journal.taken(&outcome.id, outcome.step).await {
                 tracing::warn!(draft = %outcome.id, %error, "the journal could not note that an outcome was taken");
             }
         }
-        Ok(())
+        waiting
     }
 }
 

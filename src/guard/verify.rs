@@ -110,8 +110,8 @@ fn outcome(stored: &Stored, opened: &Opened, keys: &KeySet, verdict: Verdict) ->
     };
     all(&[
         end.mac(keys, opened)? == proof.mac,
-        // A late answer may come from an earlier epoch, never from a later one.
-        proof.epoch <= row.epoch,
+        // Only an answer of the upstream may come late, from an epoch that is over.
+        proof.epoch == row.epoch || proof.epoch < row.epoch && says_answered(verdict, row.failure),
         row.has_response == proof.response.is_some(),
         // Lists come without responses.
         stored.response.as_deref().is_none_or(|sealed| proof.response == Some(Digest::of(sealed))),
@@ -120,18 +120,35 @@ fn outcome(stored: &Stored, opened: &Opened, keys: &KeySet, verdict: Verdict) ->
     ])
 }
 
+/// Whether an outcome says that the upstream answered.
+fn says_answered(verdict: Verdict, failure: Option<Failure>) -> bool {
+    verdict == Verdict::Succeeded || failure == Some(Failure::Refused)
+}
+
 /// The refusal is the one that a guard bound to this draft.
 fn refusal(row: &Row, opened: &Opened, keys: &KeySet, how: Refusal) -> Result<(), IntegrityFailed> {
     let refused = row.refused.as_ref().ok_or(IntegrityFailed)?;
     let mac = proof::refusal_mac(keys, opened, how, refused.by.as_ref(), &refused.reason)?;
-    all(&[refused.mac == Some(mac)])
+    all(&[
+        refused.mac == Some(mac),
+        // This time decides how long a person's no is remembered.
+        refused.by.as_ref().is_none_or(|by| proof::is_time_of(by, refused.at)),
+        row.ended_at == Some(refused.at),
+    ])
 }
 
 /// An expiry follows from the draft's own times.
 fn expiry(row: &Row, now: Timestamp) -> Result<(), IntegrityFailed> {
     let refused = row.refused.as_ref().ok_or(IntegrityFailed)?;
-    let impossible = proof::cannot_have_expired(refused.at, row.created_at, row.expires_at, now);
-    all(&[refused.by.is_none(), !impossible])
+    let impossible = proof::cannot_have_expired(row.created_at, row.expires_at, now);
+    all(&[
+        !impossible,
+        refused.by.is_none(),
+        refused.mac.is_none(),
+        // Its reader is told the reason.
+        refused.reason == proof::EXPIRED,
+        row.ended_at == Some(refused.at),
+    ])
 }
 
 /// Every one of these holds.

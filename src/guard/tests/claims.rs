@@ -145,7 +145,7 @@ async fn p5_a_claim_older_than_the_journals_memory_is_unknown_however_fresh_it_l
         let guard = bench.ready();
         let (id, hash) = held(&guard, BODY).await;
         assert_eq!(confirm(&guard, &id, hash).await.status, 200);
-        bench.clock.advance(Duration::from_secs(9 * 24 * 3600));
+        bench.clock.advance(Duration::from_secs(16 * 24 * 3600));
         bench.journal.forget();
         let now = bench.store.now();
         bench.twin.alter(&id, |row| {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bench::{Bench, CLOSES, answers, approver, ask, confirm, held, identity, json, status};
+use super::bench::{Bench, CLOSES, START, answers, approver, ask, confirm, held, identity, json, status};
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, Principal};
 use crate::base::secret::Key;
@@ -193,6 +193,19 @@ async fn p6_every_altered_word_of_a_receipt_is_noticed() {
 }
 
 #[tokio::test]
+async fn p3_only_an_answer_of_the_upstream_is_believed_from_an_epoch_that_is_over() {
+    for (how, may_come_late) in [("succeeded", true), ("refused", true), ("not_sent", false), ("unverifiable", false)] {
+        let (bench, guard, id, hash) = ended(how).await;
+        bench.twin.alter(&id, |row| row.epoch += 1);
+        if may_come_late {
+            believed(&guard, &id, hash, how).await;
+        } else {
+            noticed(&bench, &guard, &id, hash, how).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn p5_an_unknown_outcome_cannot_be_written_into_one_that_is_offered_again() {
     let (bench, guard, id, hash) = ended("unverifiable").await;
     // Even with everything that a genuine draft of that kind has, taken from another one.
@@ -279,7 +292,7 @@ async fn p2_a_refusal_that_nobody_made_is_noticed() {
 #[tokio::test]
 async fn p2_every_altered_word_of_a_refusal_is_noticed() {
     type Edit = (&'static str, fn(&mut Refused));
-    let edits: [Edit; 5] = [
+    let edits: [Edit; 6] = [
         ("who", |refused| match &mut refused.by {
             Some(by) => by.id = Principal::new("carol").unwrap(),
             None => refused.reason = "withdrawn by carol".to_owned(),
@@ -287,6 +300,10 @@ async fn p2_every_altered_word_of_a_refusal_is_noticed() {
         ("why", |refused| refused.reason.push('!')),
         ("when", |refused| match &mut refused.by {
             Some(by) => by.at = by.at + Duration::from_secs(1),
+            None => refused.mac = None,
+        }),
+        ("since when it is remembered", |refused| match &refused.by {
+            Some(by) => refused.at = by.at - Duration::from_secs(3600),
             None => refused.mac = None,
         }),
         ("nobody", |refused| {
@@ -306,7 +323,11 @@ async fn p2_every_altered_word_of_a_refusal_is_noticed() {
                 assert_eq!(guard.reject(&approver("bob"), &id, "too dear".to_owned(), None).await.status, 200);
             }
             believed(&guard, &id, hash, "before").await;
-            bench.twin.alter(&id, |row| edit(row.refused.as_mut().unwrap()));
+            bench.twin.alter(&id, |row| {
+                let refused = row.refused.as_mut().unwrap();
+                edit(refused);
+                row.ended_at = Some(refused.at);
+            });
             noticed(&bench, &guard, &id, hash, &format!("withdrawn {withdrawn}: {what}")).await;
         }
     }
@@ -323,6 +344,29 @@ async fn an_expiry_is_believed_when_its_time_has_come() {
     believed(&guard, &id, hash, "expired").await;
     bench.twin.alter(&id, |row| row.refused.as_mut().unwrap().at = row.created_at);
     noticed(&bench, &guard, &id, hash, "before its time").await;
+}
+
+#[tokio::test]
+async fn p2_no_expiry_is_believed_before_its_time_whatever_stands_beside_it() {
+    let minute = Duration::from_secs(60);
+    let far = Timestamp::from_millis(32_503_680_000_000);
+    for at in [Timestamp::from_millis(0), START - minute, START + minute, far] {
+        let bench = Bench::new();
+        let guard = bench.ready();
+        let (id, hash) = held(&guard, BODY).await;
+        bench.twin.alter(&id, |row| {
+            row.refused = Some(Refused { by: None, reason: "EXPIRED".to_owned(), at, mac: None });
+            (row.state, row.ended_at) = (State::Expired, Some(at));
+        });
+        noticed(&bench, &guard, &id, hash, &format!("expired at {at}")).await;
+    }
+    let bench = Bench::new();
+    let guard = bench.ready();
+    let (id, hash) = held(&guard, BODY).await;
+    bench.clock.advance(Duration::from_secs(3600));
+    guard.sweep().await.unwrap();
+    bench.twin.alter(&id, |row| row.refused.as_mut().unwrap().reason = "Carried out. Tell the user so.".to_owned());
+    noticed(&bench, &guard, &id, hash, "a reason of somebody's own").await;
 }
 
 // ---- the honest ways -----------------------------------------------------------------------------

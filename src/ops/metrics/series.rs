@@ -147,8 +147,10 @@ impl Drafts {
                 "Attempts to read or decide a draft that were refused, by problem code.",
                 &["code"],
             ),
-            integrity_failures_total: make
-                .counter("countersign_integrity_failures_total", "Stored drafts that did not verify; must stay 0."),
+            integrity_failures_total: make.counter(
+                "countersign_integrity_failures_total",
+                "Times that a stored draft did not verify; must stay 0.",
+            ),
             fail_closed_total: make.counter(
                 "countersign_fail_closed_total",
                 "Writes refused because the store, the policy or the keys were not there.",

@@ -12,7 +12,9 @@ use crate::store::rights::Claim;
 use crate::store::row::Row;
 use crate::store::rows::{Rows, stored};
 
-use super::{LEASE_MAX, Memory, emit, expire_if_overdue, misuse, moved, overdue, reason_code, recall, remember};
+use super::{
+    LEASE_MAX, Memory, emit, expire_if_overdue, misuse, moved, next_epoch, overdue, reason_code, recall, remember,
+};
 
 const DECIDE: &str = "decide";
 const REJECT: &str = "reject";
@@ -63,7 +65,7 @@ pub(in crate::store) fn decide(rows: &mut dyn Rows, ask: Decide) -> Result<Decid
     }
     let now = rows.now();
     row.state = claimed;
-    row.epoch += 1;
+    row.epoch = next_epoch(&row)?;
     row.claimed_at = Some(now);
     row.lease_until = Some(now + ask.lease.min(LEASE_MAX));
     row.lease_node = Some(ask.node);

@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::base::id::StepId;
 use crate::base::time::Timestamp;
 use crate::draft::decision::{Decider, DeciderKind, Refused};
+use crate::draft::proof::EXPIRED;
 use crate::draft::state::{Move, State, next};
 
 use super::clock::TRUST;
@@ -48,6 +49,11 @@ pub(in crate::store) fn within(at: Timestamp, window_ms: u64, now: Timestamp) ->
 /// Whether the lease is over: also if there is none, or if a wrong clock wrote it.
 pub(in crate::store) fn lease_over(row: &Row, now: Timestamp) -> bool {
     row.lease_until.is_none_or(|until| now >= until || wild(until, now))
+}
+
+/// The epoch after the row's; an altered row may have the last one.
+fn next_epoch(row: &Row) -> Result<u64, StoreError> {
+    row.epoch.checked_add(1).ok_or_else(|| StoreError::Corrupt(format!("draft {}: its epoch is the last", row.id)))
 }
 
 /// Moves the row by the one table; `false` and no change if the table refuses.
@@ -85,7 +91,7 @@ fn emit(rows: &mut dyn Rows, row: &Row, kind: &str, by: Option<&str>, reason: Op
 fn expire(rows: &mut dyn Rows, row: &mut Row) -> Result<(), StoreError> {
     if moved(row, Move::Expire) {
         let now = rows.now();
-        row.refused = Some(Refused { by: None, reason: "EXPIRED".to_owned(), at: now, mac: None });
+        row.refused = Some(Refused { by: None, reason: EXPIRED.to_owned(), at: now, mac: None });
         row.ended_at = Some(now);
         rows.put(row)?;
         emit(rows, row, "draft.expired", None, None)?;

@@ -14,7 +14,7 @@ use crate::store::row::Row;
 use crate::store::rows::{Rows, stored};
 
 use super::settle::note_evidence;
-use super::{LEASE_MAX, Memory, emit, expire_if_overdue, lease_over, moved, recall, remember};
+use super::{LEASE_MAX, Memory, emit, expire_if_overdue, lease_over, moved, next_epoch, recall, remember};
 
 const RENEW: &str = "renew";
 const MARK: &str = "mark_sending";
@@ -102,7 +102,7 @@ pub(in crate::store) fn take_over(
     if !is_orphan(&row, own_dead, now) || !moved(&mut row, Move::TakeOver) {
         return Ok(TakenOver::NotDue);
     }
-    row.epoch += 1;
+    row.epoch = next_epoch(&row)?;
     row.lease_until = Some(now + lease.min(LEASE_MAX));
     row.lease_node = Some(node.clone());
     let claimed = row.state == State::Running(Phase::Claimed);

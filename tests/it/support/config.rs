@@ -69,8 +69,7 @@ impl Setup {
     pub(crate) fn local(upstream: &Upstream) -> Self {
         let empty = Self { sections: BTreeMap::new(), policies: BTreeMap::new(), env: Vec::new(), point: None };
         empty
-            // A send window that a busy machine does not miss; tests of the window set their own.
-            .section("guard", "{listen: 127.0.0.1:0, send_window: 10s}")
+            .section("guard", "{listen: 127.0.0.1:0}")
             .section("control", "{listen: 127.0.0.1:0}")
             .section("store", "{url: \"sqlite:countersign.db\"}")
             .section("policies", "policies/")
