@@ -1,6 +1,7 @@
 //! The guard itself: its parts, and the ways in which a draft is loaded and waited for.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -61,13 +62,15 @@ pub struct Parts {
 pub struct Guard {
     pub(super) parts: Parts,
     pub(super) releases: TaskTracker,
+    /// Drafts past retention that do not verify: kept, and told of once.
+    pub(super) kept: Mutex<BTreeSet<DraftId>>,
 }
 
 impl Guard {
     /// Puts the parts together. Starts nothing: see [`Self::sweep_forever`].
     #[must_use]
     pub fn new(parts: Parts) -> Arc<Self> {
-        Arc::new(Self { parts, releases: TaskTracker::new() })
+        Arc::new(Self { parts, releases: TaskTracker::new(), kept: Mutex::default() })
     }
 
     /// The policy set in force.
@@ -156,6 +159,26 @@ impl Guard {
         Ok(opened)
     }
 
+    /// Verifies the ends of the equal drafts that this pending one was made after: a forged "not sent" would
+    /// lead to a second effect by way of the next equal call. One that does not verify takes this
+    /// draft with it.
+    ///
+    /// # Errors
+    ///
+    /// `DRAFT_INTEGRITY_FAILED` about the earlier draft; `DECISION_UNCERTAIN`.
+    pub(super) async fn ends_before(&self, stored: &Stored) -> Result<(), Problem> {
+        for id in &stored.row.passed_over {
+            let found = self.parts.store.get(id).await.map_err(|error| self.uncertain("get", &error))?;
+            let Some(before) = found else { continue };
+            if let Err(problem) = self.open(&before) {
+                let opened = self.open(stored)?;
+                self.guard_rejects(stored, &opened, EARLIER_DRAFT_INTEGRITY).await?;
+                return Err(problem);
+            }
+        }
+        Ok(())
+    }
+
     /// What is stored does not verify. Whether anything was executed is said only where nothing
     /// can have been (promise 5).
     pub(super) fn integrity_failed(&self, stored: &Stored) -> Problem {
@@ -221,6 +244,9 @@ impl Guard {
         Problem::uncertain(error)
     }
 }
+
+/// Why a draft is rejected whose equal predecessor does not verify.
+const EARLIER_DRAFT_INTEGRITY: &str = "EARLIER_DRAFT_INTEGRITY";
 
 /// Whether a draft ended without ever having been claimed.
 fn says_never_sent(row: &Row) -> bool {

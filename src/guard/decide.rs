@@ -41,6 +41,7 @@ impl Guard {
         if stored.row.state.status() != Status::Pending {
             return self.answer_confirmed(stored, true, confirm.wait).await;
         }
+        self.ends_before(&stored).await?;
         if judge::recheck(&self.policies(), &opened.draft).is_err() {
             let refused = self.guard_rejects(&stored, &opened, "POLICY_CHANGED").await?;
             return Err(self.decided_problem(&refused));

@@ -100,6 +100,7 @@ impl Guard {
                 Held::New(stored) => {
                     self.parts.observer.draft(&stored.row.tool, Status::Pending);
                     self.parts.pause.at("after_hold_before_answer").await;
+                    self.ends_before(&stored).await?;
                     // What was sealed a moment ago need not be opened to be known.
                     return match is_as_made(&stored, &hold) {
                         true => self.waiting_with(&stored, &draft, keys.active().id.as_str(), identity, held_status),

@@ -1,7 +1,7 @@
 //! What happens to drafts that nobody holds: expiry, take-over, the journal's outcomes, a
 //! person's resolution, another try for what was provably not sent, and the end of retention.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::base::code::Code;
@@ -25,6 +25,8 @@ use super::render::offers_again;
 use super::settle::{Outcome, receipt_frame};
 use super::verify;
 
+/// How many drafts that cannot be deleted are remembered, so that each is told of once.
+const KEPT_MAX: usize = 10_000;
 /// How often the sweeper looks. Expiry itself never waits for it: late callers expire a draft.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// How many drafts of a kind one sweep handles: fewer than a store would give, so that no sweep
@@ -65,12 +67,31 @@ impl Guard {
             readable(id, self.take_over(id).await)?;
         }
         for id in &due.deletable {
-            readable(id, parts.store.delete(id, ended_before).await)?;
+            if self.may_delete(id).await? {
+                readable(id, parts.store.delete(id, ended_before).await)?;
+            }
         }
         if let Err(error) = parts.journal.trim(ended_before - JOURNAL_MARGIN).await {
             tracing::warn!(%error, "the journal could not be trimmed");
         }
         Ok(())
+    }
+
+    /// Whether a draft that is past its retention really ended as the store says: one that does not
+    /// verify may be an unresolved one, and is kept for whoever looks for the reason.
+    async fn may_delete(&self, id: &DraftId) -> Result<bool, StoreError> {
+        let Some(Some(stored)) = readable(id, self.parts.store.get(id).await)? else { return Ok(false) };
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.contains(id) {
+            return Ok(false);
+        }
+        if self.open(&stored).is_ok() {
+            return Ok(true);
+        }
+        if kept.len() < KEPT_MAX {
+            kept.insert(id.clone());
+        }
+        Ok(false)
     }
 
     async fn take_over(self: &Arc<Self>, id: &DraftId) -> Result<(), StoreError> {

@@ -18,6 +18,7 @@ use crate::store::contract::{Settle, Settled, StoreError};
 use crate::store::row::Row;
 
 use super::core::{ASK_AGAIN_MAX, Guard};
+use super::verify;
 
 /// What became of a draft, before it is bound to it.
 pub(super) struct Outcome {
@@ -98,6 +99,18 @@ impl Guard {
         Ok(settled)
     }
 
+    /// Whether what the journal kept is not what a guard bound to this draft.
+    async fn is_forged(&self, outcome: &Settle) -> bool {
+        let keys = &self.parts.keys;
+        let Ok(Some(stored)) = self.parts.store.get(&outcome.id).await else { return false };
+        let Ok(opened) = verify::open(&stored, keys) else { return false };
+        let Settle { epoch, verdict, failure, receipt, response, evidence, mac, .. } = outcome;
+        let response = response.as_deref().map(Digest::of);
+        let (epoch, verdict, failure) = (*epoch, *verdict, *failure);
+        let end = End { epoch, verdict, failure, receipt: receipt.as_ref(), response, evidence, by: None };
+        end.mac(keys, &opened) != Ok(*mac)
+    }
+
     fn settled(&self, outcome: &Settle, settled: &Settled) {
         let receipt = outcome.receipt.as_ref().map(|receipt| receipt.id.as_str());
         match settled {
@@ -122,6 +135,10 @@ impl Guard {
     pub(super) async fn settle_from_journal(&self) -> BTreeSet<DraftId> {
         let mut waiting = BTreeSet::new();
         for outcome in self.parts.journal.waiting().await {
+            if self.is_forged(&outcome).await {
+                tracing::error!(draft = %outcome.id, "an outcome in the journal does not verify and is not believed");
+                continue;
+            }
             match self.ask_settle(&outcome).await {
                 Ok(settled) => self.settled(&outcome, &settled),
                 Err(error) => {

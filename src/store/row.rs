@@ -73,6 +73,10 @@ pub struct Row {
     pub sessions: Vec<SessionId>,
     /// Flag for the card: an equal call was carried out before and collected.
     pub possible_duplicate_of: Option<DraftId>,
+    /// Equal drafts that were taken to have ended without a send, so that this one was made: at most
+    /// 17. Whoever answers or decides this draft verifies those ends first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed_over: Vec<DraftId>,
     /// When an approver first opened it.
     pub seen_at: Option<Timestamp>,
     /// Yes votes; the last one of a complete quorum is the decision.

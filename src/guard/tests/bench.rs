@@ -62,6 +62,11 @@ impl Journal {
         self.attempts.lock().unwrap().clear();
     }
 
+    /// As somebody does who can write to the journal's file.
+    pub(crate) fn alter(&self, change: impl Fn(&mut Settle)) {
+        self.waiting.lock().unwrap().iter_mut().for_each(change);
+    }
+
     pub(crate) fn waiting_len(&self) -> usize {
         self.waiting.lock().unwrap().len()
     }

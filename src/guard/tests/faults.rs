@@ -7,6 +7,8 @@ use std::time::Duration;
 use super::bench::{Bench, answers, approver, ask, confirm, held, identity, json, status};
 use super::faulty::{Fault, Faulty};
 use crate::base::code::Code;
+use crate::draft::outcome::Failure;
+use crate::draft::state::Verdict;
 use crate::guard::pause::NoPause;
 use crate::guard::who::Pattern;
 use crate::store::contract::Store as _;
@@ -111,6 +113,28 @@ async fn p8_an_outcome_that_the_store_does_not_take_is_kept_and_settled_later() 
     let receipt = json(&confirm(&guard, &id, hash).await)["receipt"].clone();
     assert_eq!(receipt["status"], "succeeded");
     assert_eq!(bench.effects(), 1);
+}
+
+#[tokio::test]
+async fn p6_an_outcome_that_was_changed_in_the_journal_is_not_given_to_the_store() {
+    let (bench, faulty) = bench();
+    let guard = bench.ready();
+    let (id, hash) = held(&guard, r#"{"a":1}"#).await;
+    faulty.next("settle", Fault::Refuse, 1);
+    let alice = super::bench::approver("alice");
+    guard.confirm(&alice, &id, Some(hash), None, None, Some(Duration::ZERO)).await;
+    guard.drain(Duration::from_secs(5)).await;
+    assert_eq!(bench.journal.waiting_len(), 1);
+    bench.journal.alter(|outcome| {
+        (outcome.verdict, outcome.failure) = (Verdict::Failed, Some(Failure::NotSent));
+        (outcome.receipt, outcome.response) = (None, None);
+    });
+    guard.sweep().await.unwrap();
+    assert_eq!(status(&bench, &id).await, "running");
+    // Nobody can tell any more, and a person is told so.
+    bench.clock.advance(Duration::from_secs(31));
+    guard.sweep().await.unwrap();
+    assert_eq!((status(&bench, &id).await.as_str(), bench.effects()), ("unverifiable", 1));
 }
 
 #[tokio::test]

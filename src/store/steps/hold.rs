@@ -49,7 +49,7 @@ pub(in crate::store) fn hold(rows: &mut dyn Rows, hold: Hold) -> Result<Held, St
         Found::OtherArgs(id) => Ok(Held::KeyReused(id)),
         Found::TooManyPending => Ok(Held::TooManyPending),
         Found::RateLimited => Ok(Held::RateLimited),
-        Found::Nothing { key_of, duplicate_of } => make(rows, hold, key_of, duplicate_of),
+        Found::Nothing(before) => make(rows, hold, before),
     }
 }
 
@@ -95,10 +95,18 @@ enum Found {
     TooManyPending,
     RateLimited,
     /// A new draft; the caller's key leaves `key_of`.
-    Nothing {
-        key_of: Option<Row>,
-        duplicate_of: Option<DraftId>,
-    },
+    Nothing(Before),
+}
+
+/// What stands before a new draft.
+#[derive(Default)]
+struct Before {
+    /// Who has the caller's key, which moves.
+    key_of: Option<Row>,
+    /// An equal call was carried out and its result collected.
+    duplicate_of: Option<DraftId>,
+    /// Equal drafts that ended without a send, if what stands there is true.
+    passed_over: Vec<DraftId>,
 }
 
 /// What one earlier draft says to an equal call.
@@ -112,7 +120,7 @@ enum Says {
 
 /// Reads and decides; writes nothing. Drafts whose time is over are noted in `overdue_rows`.
 fn look(rows: &mut dyn Rows, hold: &Hold, now: Timestamp, overdue_rows: &mut Vec<Row>) -> Result<Found, StoreError> {
-    let mut key_of = None;
+    let mut before = Before::default();
     if let Some(key) = &hold.caller_key
         && let Some(row) = rows.by_caller_key(key)?
     {
@@ -125,10 +133,12 @@ fn look(rows: &mut dyn Rows, hold: &Hold, now: Timestamp, overdue_rows: &mut Vec
         match says(&row, now, true) {
             Says::Join => return Ok(Found::Answer(row)),
             Says::Refuse => return Ok(Found::Refusal(row)),
-            Says::New | Says::NewFlagged => key_of = Some(row),
+            Says::New | Says::NewFlagged => {
+                before.passed_over.push(row.id.clone());
+                before.key_of = Some(row);
+            }
         }
     }
-    let mut duplicate_of = None;
     for row in rows.by_join_key(&hold.join_key, LOOK_BACK)? {
         if overdue(&row, now) && !overdue_rows.iter().any(|seen| seen.id == row.id) {
             overdue_rows.push(row.clone());
@@ -139,9 +149,9 @@ fn look(rows: &mut dyn Rows, hold: &Hold, now: Timestamp, overdue_rows: &mut Vec
             _ if hold.caller_key.is_some() => {}
             Says::Join => return Ok(Found::Answer(row)),
             Says::NewFlagged => {
-                duplicate_of.get_or_insert(row.id);
+                before.duplicate_of.get_or_insert(row.id);
             }
-            Says::New => {}
+            Says::New => before.passed_over.push(row.id),
         }
     }
     let limits = hold.limits;
@@ -151,7 +161,7 @@ fn look(rows: &mut dyn Rows, hold: &Hold, now: Timestamp, overdue_rows: &mut Vec
     if rows.holds_of(&hold.owner_hash, now - limits.window, limits.holds_max)? >= limits.holds_max {
         return Ok(Found::RateLimited);
     }
-    Ok(Found::Nothing { key_of, duplicate_of })
+    Ok(Found::Nothing(before))
 }
 
 /// The table, one row at a time.
@@ -197,26 +207,21 @@ fn join(rows: &mut dyn Rows, mut row: Row, hold: &Hold) -> Result<Held, StoreErr
     Ok(Held::Joined(stored(rows, row)?))
 }
 
-fn make(
-    rows: &mut dyn Rows,
-    hold: Hold,
-    key_of: Option<Row>,
-    duplicate_of: Option<DraftId>,
-) -> Result<Held, StoreError> {
-    if let Some(old) = key_of
+fn make(rows: &mut dyn Rows, hold: Hold, before: Before) -> Result<Held, StoreError> {
+    if let Some(old) = &before.key_of
         // Read again: expiring it may have changed it.
         && let Some(mut old) = rows.row(&old.id)?
     {
         old.caller_key = None;
         rows.put(&old)?;
     }
-    let (row, sealed) = row_of(hold, duplicate_of);
+    let (row, sealed) = row_of(hold, before);
     rows.insert(&row, &sealed)?;
     emit(rows, &row, "draft.held", None, None)?;
     Ok(Held::New(Box::new(Stored { row, sealed, response: None })))
 }
 
-fn row_of(hold: Hold, possible_duplicate_of: Option<DraftId>) -> (Row, Vec<u8>) {
+fn row_of(hold: Hold, before: Before) -> (Row, Vec<u8>) {
     let row = Row {
         id: hold.id,
         state: State::Pending,
@@ -243,7 +248,8 @@ fn row_of(hold: Hold, possible_duplicate_of: Option<DraftId>) -> (Row, Vec<u8>) 
         replay_window_ms: hold.replay_window_ms,
         refusal_memory_ms: hold.refusal_memory_ms,
         sessions: vec![hold.session],
-        possible_duplicate_of,
+        possible_duplicate_of: before.duplicate_of,
+        passed_over: before.passed_over,
         seen_at: None,
         votes: Vec::new(),
         refused: None,

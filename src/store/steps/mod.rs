@@ -53,7 +53,12 @@ pub(in crate::store) fn lease_over(row: &Row, now: Timestamp) -> bool {
 
 /// The epoch after the row's; an altered row may have the last one.
 fn next_epoch(row: &Row) -> Result<u64, StoreError> {
-    row.epoch.checked_add(1).ok_or_else(|| StoreError::Corrupt(format!("draft {}: its epoch is the last", row.id)))
+    row.epoch.checked_add(1).ok_or_else(|| last(row, "epoch"))
+}
+
+/// A counter that no honest draft ever counts up to its end.
+fn last(row: &Row, what: &str) -> StoreError {
+    StoreError::Corrupt(format!("draft {}: its {what} is the last that can be counted", row.id))
 }
 
 /// Moves the row by the one table; `false` and no change if the table refuses.

@@ -14,7 +14,7 @@ use crate::store::row::Row;
 use crate::store::rows::{Rows, stored};
 
 use super::settle::note_evidence;
-use super::{LEASE_MAX, Memory, emit, expire_if_overdue, lease_over, moved, next_epoch, recall, remember};
+use super::{LEASE_MAX, Memory, emit, expire_if_overdue, last, lease_over, moved, next_epoch, recall, remember};
 
 const RENEW: &str = "renew";
 const MARK: &str = "mark_sending";
@@ -72,7 +72,7 @@ pub(in crate::store) fn mark_sending(
     if !moved(&mut row, Move::MarkSending) {
         return Ok(Mark::Superseded);
     }
-    row.attempts += 1;
+    row.attempts = row.attempts.checked_add(1).ok_or_else(|| last(&row, "attempt"))?;
     row.sent_at = Some(now);
     let answer = Mark::Marked { attempt: row.attempts, sent_at: now };
     remember(&mut row, MARK, step, write(&answer));
