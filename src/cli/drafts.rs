@@ -26,9 +26,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   countersign drafts list
-  countersign drafts show dr_5_01JXAMPLE0000000000000000
-  countersign drafts confirm dr_5_01JXAMPLE0000000000000000
-  countersign drafts reject dr_5_01JXAMPLE0000000000000000 --reason 'wrong customer'
+  countersign drafts show dr_5_01JB8Z2QK7M3T9X4V6N0C1D2E3
+  countersign drafts confirm dr_5_01JB8Z2QK7M3T9X4V6N0C1D2E3
+  countersign drafts reject dr_5_01JB8Z2QK7M3T9X4V6N0C1D2E3 --reason 'wrong customer'
+  countersign drafts resolve dr_5_01JB8Z2QK7M3T9X4V6N0C1D2E3 --outcome succeeded --evidence 'it is in the list'
   countersign drafts watch --json
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong use, 3 no guard answers, 4 the outcome is not known (yet)")]
@@ -232,7 +233,9 @@ async fn confirm(
         out.line(card::whole(&draft));
     }
     let hash = draft.get("args_hash").and_then(Value::as_str).unwrap_or_default().to_owned();
-    if !yes && !ask(out)? {
+    // Only what waits is asked about: the guard answers for the others what became of them.
+    let waits = draft.get("status").and_then(Value::as_str) == Some("pending");
+    if waits && !yes && !ask(out)? {
         out.say("not confirmed; the draft is as it was");
         return Ok(Exit::Refused);
     }
@@ -295,6 +298,9 @@ fn problem(reply: &Reply) -> Failed {
         "CREDENTIAL_UNKNOWN" => failed.hint("the token is not an approver's of this guard; see --token and --keys"),
         "AGENT_MAY_NOT_DECIDE" => failed.hint("this is an agent's token; an agent can never decide"),
         "ARGS_HASH_MISMATCH" => failed.hint("the draft is not what was shown; show it again"),
+        "COMMIT_OUTCOME_UNKNOWN" => failed.hint(
+            "look at the upstream, then settle it: countersign drafts resolve ID --outcome succeeded|failed --evidence '…'",
+        ),
         "DECISION_UNCERTAIN" => failed.hint("ask again: a decision that was recorded is not made twice"),
         _ => failed,
     }
@@ -326,7 +332,7 @@ fn finished(reply: &Reply, out: Output, exit: Exit, sentence: impl FnOnce() -> S
 
 fn replayed(body: &Value) -> &'static str {
     match body.get("replayed") {
-        Some(Value::Bool(true)) => " (it was decided before; nothing was sent again)",
+        Some(Value::Bool(true)) => " (it was decided before; this changed nothing)",
         _ => "",
     }
 }

@@ -85,6 +85,7 @@ pub(super) fn run(args: Args, out: Output) -> Result<Exit, Failed> {
     config.journal.path = args.journal;
     launch::start_log(config.log, false)?;
     let pause = launch::pause()?;
+    let keys = config.keys_file.clone();
     let plan = Plan { config, policies: policy(&args.url), pause };
     let url = args.url;
     launch::runtime()?.block_on(launch::until_stopped(plan, out, |running, out| {
@@ -93,7 +94,7 @@ pub(super) fn run(args: Args, out: Output) -> Result<Exit, Failed> {
         }
         launch::announce(running, out);
         if !out.json {
-            out.line("decide   `countersign drafts watch`, `countersign drafts confirm`, or the console");
+            out.line(format!("decide   {}   or in the console", launch::confirm_command(running, &keys)));
         }
     }))
 }

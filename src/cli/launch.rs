@@ -1,6 +1,8 @@
 //! What every subcommand that runs a guard shares: the log, the runtime, the ready lines, the
 //! signals.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use crate::ops::log::{self, Format};
@@ -89,4 +91,11 @@ fn failed(error: &StartError) -> Failed {
         }
     };
     Failed::told(exit, error)
+}
+
+/// The command that confirms at this guard, from any folder.
+pub(super) fn confirm_command(running: &Running, keys: &Path) -> String {
+    let program = std::env::current_exe().map_or_else(|_| "countersign".to_owned(), |path| path.display().to_string());
+    let keys = std::path::absolute(keys).unwrap_or_else(|_| keys.to_owned());
+    format!("{program} drafts confirm --control {} --keys {}", running.control_url(), keys.display())
 }

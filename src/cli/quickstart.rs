@@ -90,17 +90,12 @@ fn curl_write(agent: &str) -> String {
     )
 }
 
-fn confirm_command(running: &Running, keys: &Path) -> String {
-    let program = std::env::current_exe().map_or_else(|_| "countersign".to_owned(), |path| path.display().to_string());
-    format!("{program} drafts confirm --control {} --keys {}", running.control_url(), keys.display())
-}
-
 fn ready(running: &Running, sample: &Sample, keys: &Path) -> serde_json::Value {
     let mut line = launch::ready(running);
     let agent = running.agent_url();
     line["sample"] = json!(format!("http://{}", sample.address));
     line["curl"] = json!([curl_read(&agent), curl_write(&agent), curl_write(&agent)]);
-    line["confirm"] = json!(confirm_command(running, keys));
+    line["confirm"] = json!(launch::confirm_command(running, keys));
     line["keys"] = json!(keys);
     line
 }
@@ -108,7 +103,7 @@ fn ready(running: &Running, sample: &Sample, keys: &Path) -> serde_json::Value {
 fn guide(running: &Running, sample: &Sample, keys: &Path) -> String {
     let agent = running.agent_url();
     let control = running.control_url();
-    let (read, write, confirm) = (curl_read(&agent), curl_write(&agent), confirm_command(running, keys));
+    let (read, write, confirm) = (curl_read(&agent), curl_write(&agent), launch::confirm_command(running, keys));
     let link = running.console_link().unwrap_or(&control);
     let folder = keys.parent().unwrap_or(keys).display();
     format!(

@@ -52,8 +52,8 @@ pub(super) fn run(args: Args, out: Output) -> Result<Exit, Failed> {
 
 fn unusable(error: &ConfigError) -> Failed {
     match error {
-        ConfigError::Unreadable { path, .. } => Failed::new(Exit::Usage, error.to_string())
-            .hint(format!("docs/operators.md describes {}; `countersign guard URL` needs no file", path.display())),
+        ConfigError::Unreadable { .. } => Failed::new(Exit::Usage, error.to_string())
+            .hint("docs/operators.md shows a whole configuration; `countersign guard URL` needs no file"),
         ConfigError::Mistakes(_) => {
             Failed::new(Exit::Usage, format!("the configuration cannot be used\n{}", error.to_string().trim_end()))
         }

@@ -187,6 +187,14 @@ fn masked(args: &Value, secret: &[String]) -> Value {
     args
 }
 
+/// Every header that a release sends in clear: the call's, the effect key, the trace.
+fn headers_sent(draft: &Draft) -> impl Iterator<Item = (&str, &str)> {
+    let call = draft.request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let key = draft.request.effect_key_header.as_deref().zip(draft.effect_key.as_deref());
+    let trace = draft.traceparent.as_deref().map(|trace| ("traceparent", trace));
+    call.chain(key).chain(trace)
+}
+
 fn request_view(opened: &Opened) -> RequestView {
     let Draft { request, secret, .. } = &opened.draft;
     // A body with secret args is shown as args only, where they can be masked one by one.
@@ -194,7 +202,7 @@ fn request_view(opened: &Opened) -> RequestView {
     RequestView {
         method: visible(&request.method),
         target: shown_target(&request.target, secret),
-        headers: request.headers.iter().map(|(name, value)| (visible(name), visible(value))).collect(),
+        headers: headers_sent(&opened.draft).map(|(name, value)| (visible(name), visible(value))).collect(),
         credentials: request.credentials.iter().map(|(name, _)| visible(name)).collect(),
         kind: serde_json::to_value(request.kind)
             .ok()

@@ -391,9 +391,9 @@ fn p6_no_outcome_can_be_written_into_the_store() {
         let shown = guard.draft(&draft.id);
         assert_eq!((&shown["intact"], &shown["receipt"], &shown["again"]), (&json!(false), &Json::Null, &json!(false)));
     }
-    // The same calls again: a forged result is not replayed, and nothing is sent without a person.
+    // The same calls again: a forged result is not replayed, and a forged "not sent" opens no new draft.
     agent.post("/tasks", &json!({"title": "as it was shown"})).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
-    agent.send(call()).must_be(202);
+    agent.send(call()).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
     assert_eq!(upstream.all_effects(), effects);
     guard.must_be_alive();
 }

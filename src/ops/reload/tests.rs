@@ -83,8 +83,8 @@ fn block(document: &str, first: &str) -> String {
 
 #[test]
 fn the_policy_of_the_readme_is_right() {
-    let text = block(include_str!("../../../README.md"), "# policies/orders.yaml");
-    let file = SourceFile { name: "policies/orders.yaml".to_owned(), text };
+    let text = block(include_str!("../../../README.md"), "# orders/orders.yaml");
+    let file = SourceFile { name: "orders/orders.yaml".to_owned(), text };
     let read = parse(&[file], &Machine::at(".".into())).map_err(|error| error.to_string()).unwrap();
     assert!(read.warnings.is_empty(), "{:?}", read.warnings);
     assert_eq!(read.set.services[0].tools.len(), 1);
