@@ -251,6 +251,8 @@ fn p3_an_ended_draft_written_back_to_claimed_is_not_sent_again() {
     crate::support::until("the guard has looked at it", || {
         guard.printed().contains("it is not sent again") || upstream.effects("/tasks") > 1
     });
+    // It says so before the end is written: until then the forged claim does not verify.
+    guard.draft_when(&draft.id, "unverifiable");
     guard.approver().confirm(&draft).must_refuse(504, "COMMIT_OUTCOME_UNKNOWN");
     assert_eq!(upstream.effects("/tasks"), 1);
 }
