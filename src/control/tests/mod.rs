@@ -7,6 +7,7 @@ mod api;
 mod console;
 mod documents;
 mod fixture;
+mod pages;
 mod sessions;
 mod whole;
 mod wire;
