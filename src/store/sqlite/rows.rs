@@ -15,8 +15,8 @@ use crate::store::steps::care::place;
 use super::tally::Tally;
 
 /// The columns that [`believe`] takes, in its order.
-pub(super) const COLUMNS: &str =
-    "ulid, status, owner, join_key, caller_key, token, created_at, expires_at, lease_until, ended_at, control";
+pub(super) const COLUMNS: &str = "ulid, status, owner, join_key, caller_key, token, created_at, expires_at, lease_until, ended_at, control, tenant, \
+     initiator, tool, risk";
 
 /// One connection, for the length of one step.
 pub(super) struct SqlRows<'c> {
@@ -134,9 +134,9 @@ fn believe(found: &rusqlite::Row<'_>) -> Result<Row, String> {
     let digest =
         |index: usize| found.get::<_, Option<[u8; 32]>>(index).map_err(column).map(|d| d.map(Digest::from_bytes));
     let time = |index: usize| found.get::<_, Option<i64>>(index).map_err(column).map(|t| t.map(Timestamp::from_millis));
-    let status: String = found.get(1).map_err(column)?;
+    let is = |index: usize, word: &str| found.get_ref(index).is_ok_and(|found| found.as_str() == Ok(word));
     let agrees = place(&row.id) == ulid
-        && row.state.status().as_str() == status
+        && is(1, row.state.status().as_str())
         && digest(2)? == Some(row.owner_hash)
         && digest(3)? == Some(row.join_key)
         && digest(4)? == row.caller_key
@@ -144,7 +144,12 @@ fn believe(found: &rusqlite::Row<'_>) -> Result<Row, String> {
         && time(6)? == Some(row.created_at)
         && time(7)? == Some(row.expires_at)
         && time(8)? == row.lease_until
-        && time(9)? == row.ended_at;
+        && time(9)? == row.ended_at
+        // By these, lists are made: a draft stands in nobody else's.
+        && is(11, row.tenant.as_str())
+        && is(12, row.initiator.as_str())
+        && is(13, row.tool.as_str())
+        && is(14, row.risk.as_str());
     if !agrees {
         return Err(corrupt("the columns and the control data differ"));
     }

@@ -3,7 +3,10 @@
 
 use rusqlite::{Connection, types::Value};
 
+use serde_json::{Value as Json, json};
+
 use super::guard::Guard;
+use super::people::Draft;
 
 /// One value of the draft in the store: where it stands, and what it is.
 #[derive(Debug, Clone)]
@@ -82,4 +85,25 @@ pub(crate) fn put_back(guard: &Guard, pristine: &[u8]) {
     }
     std::fs::write(guard.store_file(), pristine).expect("put back");
     let _ = std::fs::remove_dir_all(guard.folder().join("journal"));
+}
+
+/// Writes the draft's status and control data, consistent with each other.
+#[track_caller]
+pub(crate) fn forge(store: &Connection, draft: &Draft, status: &str, change: impl Fn(&mut Json)) {
+    let mut written = 0;
+    for cell in cells_of(store, &draft.id) {
+        let Value::Text(text) = &cell.value else { continue };
+        let forged = if text.starts_with('{') {
+            let mut control: Json = serde_json::from_str(text).expect("control data");
+            control["state"] = json!({"status": status});
+            change(&mut control);
+            control.to_string()
+        } else if cell.column == "status" {
+            status.to_owned()
+        } else {
+            continue;
+        };
+        written += u32::from(cell.write(store, &Value::Text(forged)));
+    }
+    assert_eq!(written, 2, "status and control data");
 }
