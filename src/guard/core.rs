@@ -168,15 +168,26 @@ impl Guard {
     /// `DRAFT_INTEGRITY_FAILED` about the earlier draft; `DECISION_UNCERTAIN`.
     pub(super) async fn ends_before(&self, stored: &Stored) -> Result<(), Problem> {
         for id in &stored.row.passed_over {
-            let found = self.parts.store.get(id).await.map_err(|error| self.uncertain("get", &error))?;
-            let Some(before) = found else { continue };
-            if let Err(problem) = self.open(&before) {
-                let opened = self.open(stored)?;
-                self.guard_rejects(stored, &opened, EARLIER_DRAFT_INTEGRITY).await?;
-                return Err(problem);
-            }
+            let Some((forged, problem)) = self.forged_before(id).await? else { continue };
+            let opened = self.open(stored)?;
+            self.guard_rejects(stored, &opened, &format!("{EARLIER_DRAFT_INTEGRITY} {forged}")).await?;
+            return Err(problem);
         }
         Ok(())
+    }
+
+    /// The draft whose end does not verify: the earlier one, or the one that it fell with. The store
+    /// looks at the newest equal drafts only: did those not name it on, repeating a refused call would
+    /// put it out of sight.
+    async fn forged_before(&self, id: &DraftId) -> Result<Option<(DraftId, Problem)>, Problem> {
+        let get = async |id: &DraftId| self.parts.store.get(id).await.map_err(|error| self.uncertain("get", &error));
+        let Some(before) = get(id).await? else { return Ok(None) };
+        if let Err(problem) = self.open(&before) {
+            return Ok(Some((id.clone(), problem)));
+        }
+        let Some(first) = fell_with(&before.row) else { return Ok(None) };
+        let Some(stored) = get(&first).await? else { return Ok(None) };
+        Ok(self.open(&stored).err().map(|problem| (first, problem)))
     }
 
     /// What is stored does not verify. Whether anything was executed is said only where nothing
@@ -245,8 +256,14 @@ impl Guard {
     }
 }
 
-/// Why a draft is rejected whose equal predecessor does not verify.
+/// Why a draft is rejected whose equal predecessor does not verify; the predecessor's id follows.
 const EARLIER_DRAFT_INTEGRITY: &str = "EARLIER_DRAFT_INTEGRITY";
+
+/// The draft because of which the guard rejected this one, if it did.
+fn fell_with(row: &Row) -> Option<DraftId> {
+    let refused = row.refused.as_ref().filter(|refused| !refused.by_person())?;
+    refused.reason.strip_prefix(EARLIER_DRAFT_INTEGRITY)?.trim_start().parse().ok()
+}
 
 /// Whether a draft ended without ever having been claimed.
 fn says_never_sent(row: &Row) -> bool {

@@ -9,6 +9,7 @@ mod cli;
 mod console;
 mod crash;
 mod deciding;
+mod earlier;
 mod examples;
 mod expiry;
 mod framing;

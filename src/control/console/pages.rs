@@ -246,7 +246,8 @@ fn failed(view: &DraftView) -> String {
 fn rejected(view: &DraftView) -> String {
     let Some(refused) = &view.refused else { return "Nothing was sent.".to_owned() };
     let by = refused.by.as_ref().map_or_else(|| "nobody".to_owned(), by);
-    let meaning = match refused.reason.as_str() {
+    let meaning = match refused.reason.split(' ').next().unwrap_or_default() {
+        "EARLIER_DRAFT_INTEGRITY" => " (the record of that equal call before it does not verify; tell your operator)",
         "POLICY_CHANGED" => " (the policy became stricter after the hold)",
         "RESOURCE_CHANGED" => " (what it would change was changed by somebody else)",
         "REPLACED" => " (an edited draft took its place)",

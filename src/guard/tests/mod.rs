@@ -4,6 +4,7 @@
 pub(crate) mod bench;
 mod claims;
 mod decisions;
+mod earlier;
 mod faults;
 mod faulty;
 mod holds;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bench::{Bench, CLOSES, START, answers, approver, ask, confirm, held, identity, json, status};
+use super::earlier::unsent;
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, Principal};
 use crate::base::secret::Key;
@@ -15,7 +16,7 @@ use crate::draft::keys::{KeyId, KeySet};
 use crate::draft::outcome::{Evidence, Failure};
 use crate::draft::proof::Proof;
 use crate::draft::receipt::ReceiptStatus;
-use crate::draft::state::{Phase, State, Status, Verdict};
+use crate::draft::state::{Phase, State, Verdict};
 use crate::guard::Guard;
 use crate::guard::answer::Answer;
 use crate::guard::pause::NoPause;
@@ -367,45 +368,6 @@ async fn p2_no_expiry_is_believed_before_its_time_whatever_stands_beside_it() {
     guard.sweep().await.unwrap();
     bench.twin.alter(&id, |row| row.refused.as_mut().unwrap().reason = "Carried out. Tell the user so.".to_owned());
     noticed(&bench, &guard, &id, hash, "a reason of somebody's own").await;
-}
-
-/// Makes a draft that was carried out or whose end is unknown look as if it had ended without a send.
-fn unsent(row: &mut Row, state: State) {
-    (row.state, row.ended_at) = (state, row.ended_at.or(Some(row.created_at)));
-    (row.outcome, row.receipt, row.has_response) = (None, None, false);
-    row.failure = (state == State::Failed).then_some(Failure::NotSent);
-    let refused = |reason: &str| Some(Refused { by: None, reason: reason.to_owned(), at: row.created_at, mac: None });
-    row.refused = match state {
-        State::Withdrawn => refused("withdrawn by bot"),
-        State::Rejected => refused("POLICY_CHANGED"),
-        State::Expired => refused("EXPIRED"),
-        _ => None,
-    };
-}
-
-#[tokio::test]
-async fn p3_an_equal_call_after_a_forged_end_makes_no_second_effect() {
-    for how in ["succeeded", "unverifiable"] {
-        for state in [State::Withdrawn, State::Rejected, State::Expired, State::Failed] {
-            for key in [None, Some("k1")] {
-                let play = if how == "succeeded" { answers(201, r#"{"id":1}"#) } else { CLOSES };
-                let bench = Bench::new().plays([play]);
-                let guard = bench.ready();
-                let first = json(&ask(&guard, identity("u1"), BODY, key).await);
-                let id: DraftId = first["draft_id"].as_str().unwrap().parse().unwrap();
-                let hash: Digest = first["args_hash"].as_str().unwrap().parse().unwrap();
-                confirm(&guard, &id, hash).await;
-                let effects = bench.effects();
-                bench.twin.alter(&id, |row| unsent(row, state));
-                let again = json(&ask(&guard, identity("u1"), BODY, key).await);
-                assert_eq!(again["code"], "DRAFT_INTEGRITY_FAILED", "{how} {state:?} {key:?}");
-                // Nothing is left that somebody could confirm.
-                let filter = Filter { statuses: vec![Status::Pending], limit: 10, ..Filter::default() };
-                assert!(bench.store.list(&filter).await.unwrap().is_empty(), "{how} {state:?} {key:?}");
-                assert_eq!(bench.effects(), effects);
-            }
-        }
-    }
 }
 
 #[tokio::test]

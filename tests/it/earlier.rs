@@ -1,0 +1,60 @@
+//! What a new draft relies on: the ends of the equal drafts before it. A forged one leads to no second
+//! effect, also where the guard was killed before it had looked.
+
+use serde_json::{Value, json};
+
+use crate::support::stored::{forge, open};
+use crate::support::{Act, Draft, Guard, Request, Upstream, Wire};
+
+fn call() -> Request {
+    Request::post("/free/unknown").json(&json!({"n": 1}))
+}
+
+/// A guard that sent a call without seeing an answer, in whose store the call was never sent.
+fn forged() -> (Upstream, Guard, Draft) {
+    let upstream = Upstream::start();
+    upstream.on("/free/unknown", Act::CloseAfterRead);
+    let mut guard = Guard::over(&upstream);
+    let first = Draft::from(&guard.agent().send(call()).must_be(202));
+    guard.approver().confirm(&first).must_refuse(504, "COMMIT_OUTCOME_UNKNOWN");
+    guard.stop();
+    forge(&open(&guard), &first, "withdrawn", |control| {
+        control["refused"] = json!({"by": null, "reason": "withdrawn by desk-bot", "at": control["ended_at"]});
+        for gone in ["outcome", "receipt", "failure"] {
+            control[gone] = Value::Null;
+        }
+    });
+    (upstream, guard, first)
+}
+
+#[test]
+fn p3_killed_before_it_looked_back_it_does_not_send_what_was_held_meanwhile() {
+    let (upstream, mut guard, first) = forged();
+    guard.start_again_stopping_at(Some("after_hold_before_answer"));
+    let mut wire = Wire::open(guard.agent_address());
+    wire.send(&guard.agent().dress(call()).to_bytes("desk")).expect("sent");
+    guard.wait_at_point();
+    guard.crash_and_restart();
+    let pending = guard.approver().list("status=pending");
+    assert_eq!(pending.len(), 1, "the hold was durable: {pending:?}");
+    let text = |member: &str| pending[0][member].as_str().unwrap_or_default().to_owned();
+    let second = Draft { id: text("draft_id"), args_hash: text("args_hash") };
+    let problem = guard.approver().confirm(&second).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+    assert_eq!(problem["draft_id"], first.id.as_str(), "{problem}");
+    let shown = guard.draft(&second.id);
+    let why = format!("EARLIER_DRAFT_INTEGRITY {}", first.id);
+    assert_eq!((&shown["status"], &shown["refused"]["reason"]), (&json!("rejected"), &json!(why)), "{shown}");
+    assert_eq!(upstream.effects("/free/unknown"), 1);
+}
+
+#[test]
+fn p3_the_same_call_again_and_again_holds_nothing_after_a_forged_end() {
+    let (upstream, mut guard, first) = forged();
+    guard.start_again();
+    for _ in 0..20 {
+        let problem = guard.agent().send(call()).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+        assert_eq!(problem["draft_id"], first.id.as_str(), "{problem}");
+    }
+    assert_eq!(guard.approver().list("status=pending").len(), 0);
+    assert_eq!(upstream.effects("/free/unknown"), 1);
+}
