@@ -151,7 +151,7 @@ async fn connection(stream: TcpStream, router: Router, bounds: Bounds) {
 }
 
 /// Waits for `work`, longer where it turned out to be a live stream.
-async fn within<T>(work: impl Future<Output = T>, live: &AtomicBool, patience: Duration) -> Option<T> {
+pub(super) async fn within<T>(work: impl Future<Output = T>, live: &AtomicBool, patience: Duration) -> Option<T> {
     let mut work = pin!(work);
     if let Ok(done) = tokio::time::timeout(patience, &mut work).await {
         return Some(done);

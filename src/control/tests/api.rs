@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use http_body_util::BodyExt as _;
 use serde_json::json;
-use tower::ServiceExt as _;
 
 use super::fixture::*;
 use crate::base::id::{Owner, Tenant};
@@ -270,53 +268,6 @@ async fn events_come_in_pages_with_a_cursor() {
     assert_eq!((end["events"].as_array().unwrap().len(), end["next"].as_u64()), (0, Some(5)));
     for bad in ["after=-1", "after=x", "limit=0", "limit=1001", "since=1"] {
         assert_eq!(bench.get(&format!("/v1/events?{bad}")).await.code(), "REQUEST_INVALID", "{bad}");
-    }
-}
-
-#[tokio::test]
-async fn a_live_stream_resumes_wakes_and_ends() {
-    let bench = bench();
-    *bench.desk.events.lock().unwrap() = vec![event(1, "draft.held"), event(2, "draft.confirmed")];
-    let token = bearer(PERSON);
-    let headers = [("authorization", &token[..]), ("accept", "text/event-stream"), ("last-event-id", "1")];
-    let asked = request("GET", "/v1/events?after=0", &headers, Body::empty());
-    let response = crate::control::router(&bench.state).oneshot(asked).await.unwrap();
-    assert_eq!(response.headers()["content-type"], "text/event-stream");
-    assert_eq!(response.headers()["cache-control"], "no-store");
-    let mut body = response.into_body();
-    let mut next = async || {
-        let frame = tokio::time::timeout(Duration::from_secs(10), body.frame()).await.expect("in time");
-        frame.map(|frame| String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap())
-    };
-    assert_eq!(next().await.as_deref(), Some(": countersign events\n\n"));
-    let piece = next().await.unwrap();
-    assert!(piece.starts_with("id: 2\nevent: draft.confirmed\ndata: {"), "{piece}");
-    bench.desk.events.lock().unwrap().push(event(3, "draft.sending"));
-    bench.desk.hints.send(id()).unwrap();
-    assert!(next().await.unwrap().starts_with("id: 3\n"));
-    // The approver is taken out of the configuration: the stream ends with the next hint.
-    bench.credentials.store(Default::default());
-    bench.desk.events.lock().unwrap().push(event(4, "draft.succeeded"));
-    bench.desk.hints.send(id()).unwrap();
-    assert_eq!(next().await, None);
-}
-
-#[tokio::test]
-async fn live_streams_are_bounded_and_end_with_the_listener() {
-    let bench = bench();
-    let token = bearer(PERSON);
-    let headers = [("authorization", &token[..]), ("accept", "text/event-stream")];
-    let mut open = Vec::new();
-    for _ in 0..crate::control::state::STREAMS_MAX {
-        let asked = request("GET", "/v1/events", &headers, Body::empty());
-        open.push(crate::control::router(&bench.state).oneshot(asked).await.unwrap());
-    }
-    let one_more = bench.send(request("GET", "/v1/events", &headers, Body::empty())).await;
-    assert_eq!((one_more.status, one_more.code().as_str()), (429, "RATE_LIMITED"));
-    bench.state.stop();
-    for response in open {
-        let whole = tokio::time::timeout(Duration::from_secs(10), read(response)).await.expect("ends");
-        assert_eq!(whole.text, ": countersign events\n\n");
     }
 }
 

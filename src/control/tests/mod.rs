@@ -9,5 +9,6 @@ mod documents;
 mod fixture;
 mod pages;
 mod sessions;
+mod streams;
 mod whole;
 mod wire;

@@ -30,6 +30,7 @@ use crate::policy::model::PolicySet;
 use crate::store::contract::{Settle, Store};
 use crate::store::journal::{JournalError, Logged, SendLog};
 use crate::store::twin::Twin;
+use crate::upstream::contract::Upstream;
 use crate::upstream::fake::{FakeUpstream, Script};
 
 /// Carries it out and answers.
@@ -216,10 +217,15 @@ impl Bench {
 
     /// A guard process over these parts; `number` names the process.
     pub(crate) fn guard(&self, number: u32, pause: Arc<dyn Pause>) -> Arc<Guard> {
+        self.guard_before(number, pause, Arc::new(self.upstream.clone()))
+    }
+
+    /// The same in front of another upstream.
+    pub(crate) fn guard_before(&self, number: u32, pause: Arc<dyn Pause>, upstream: Arc<dyn Upstream>) -> Arc<Guard> {
         let node = |number: u32| NodeId::new(format!("node.{number}")).unwrap();
         Guard::new(Parts {
             store: Arc::clone(&self.store),
-            upstream: Arc::new(self.upstream.clone()),
+            upstream,
             journal: Arc::new(Log { journal: Arc::clone(&self.journal), node: node(number), own_dead: Vec::new() }),
             keys: self.keys.clone(),
             policies: Arc::clone(&self.policies),

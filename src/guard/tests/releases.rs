@@ -4,13 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::bench::{At, Bench, CLOSES, answers, approver, ask, confirm, held, identity, json, status};
+use crate::base::time::ManualClock;
 use crate::draft::state::Verdict;
 use crate::guard::Guard;
 use crate::guard::pause::NoPause;
-use crate::upstream::fake::{Script, Stop};
+use crate::policy::model::Service;
+use crate::upstream::contract::{Exchange, NotReached, Upstream};
+use crate::upstream::fake::{FakeUpstream, Script, Stop};
 
 #[tokio::test]
 async fn p5_a_connection_that_dies_after_the_first_byte_is_unknown_and_never_repeated() {
@@ -160,10 +164,66 @@ fn a_claim_that_is_taken_over_too_late_is_not_sent() {
         guard.sweep().await.unwrap();
         let answer = json(&confirm(&guard, &id, hash).await);
         assert_eq!((answer["status"].clone(), answer["failure"].clone()), ("failed".into(), "release_too_late".into()));
-        assert_eq!(bench.effects(), 0);
+        assert_eq!((bench.effects(), bench.upstream.connections()), (0, 0), "nobody is even called up");
         let result = guard.agent_result(&identity("u1"), &id, true).await;
         assert_eq!(json(&result)["code"], "RELEASE_TOO_LATE");
     });
+}
+
+/// An upstream that takes so long to reach.
+struct Far {
+    near: FakeUpstream,
+    clock: Arc<ManualClock>,
+    takes: Duration,
+}
+
+#[async_trait]
+impl Upstream for Far {
+    async fn connect(&self, service: &Service, patience: Duration) -> Result<Box<dyn Exchange>, NotReached> {
+        self.clock.advance(self.takes);
+        self.near.connect(service, patience).await
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_reached_its_upstream_too_late_is_not_sent() {
+    for (takes, effects) in [(Duration::from_secs(60), 1), (Duration::from_millis(60_001), 0)] {
+        let bench = Bench::new();
+        let far = Far { near: bench.upstream.clone(), clock: Arc::clone(&bench.clock), takes };
+        let guard = bench.guard_before(1, Arc::new(NoPause), Arc::new(far));
+        let (id, hash) = held(&guard, r#"{"a":1}"#).await;
+        let answer = json(&confirm(&guard, &id, hash).await);
+        let failure = if effects == 1 { serde_json::Value::Null } else { "release_too_late".into() };
+        assert_eq!((&answer["failure"], bench.effects()), (&failure, effects), "{takes:?}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn p5_only_an_answer_is_taken_of_somebody_who_comes_too_late() {
+    for woken in ["past its deadline", "without an answer"] {
+        let stop = Stop::new();
+        let script = match woken {
+            "past its deadline" => Script::Suspended(stop.clone(), Box::new(answers(201, "{}"))),
+            _ => Script::Slow(stop.clone(), Box::new(CLOSES)),
+        };
+        let bench = Bench::new().plays([script]);
+        let first = bench.guard(1, Arc::new(NoPause));
+        let (id, hash) = held(&first, r#"{"a":1}"#).await;
+        let alice = approver("alice");
+        assert_eq!(first.confirm(&alice, &id, Some(hash), None, None, Some(Duration::ZERO)).await.status, 202);
+        stop.reached().await;
+        bench.clock.advance(Duration::from_secs(31));
+        let second = bench.guard(2, Arc::new(NoPause));
+        second.sweep().await.unwrap();
+        let before = bench.store.get(&id).await.unwrap().unwrap();
+        assert_eq!(before.row.state.status().as_str(), "unverifiable", "{woken}");
+        // The first process learns what became of its own attempt. The draft is not its any more.
+        stop.open();
+        first.drain(Duration::from_secs(5)).await;
+        assert_eq!(bench.store.get(&id).await.unwrap().unwrap(), before, "{woken}");
+        assert_eq!(confirm(&second, &id, hash).await.status, 504, "{woken}");
+        assert_eq!(bench.effects(), u64::from(woken == "without an answer"));
+    }
 }
 
 #[test]
