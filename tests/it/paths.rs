@@ -21,6 +21,7 @@ fn a_path_that_is_not_in_normal_form_is_refused_for_reads_and_writes() {
         "/free/x//",
         "/free\\x",
         "/free%5cx",
+        "/free%5Cx",
         "/free/%2fx",
         "/free%2Fx",
         "/free/%00",
@@ -29,10 +30,12 @@ fn a_path_that_is_not_in_normal_form_is_refused_for_reads_and_writes() {
         "/free/%",
         "/free/x;v=1",
         "/free/x%3bv=1",
+        "/free/x%3Bv=1",
         "/free/x#frag",
         "/free/%61dmin",
         "/free/%41",
         "/free/%7e",
+        "/free/%e2%82%ac",
         "*",
         "free/x",
         "/free/\u{7f}",
@@ -43,7 +46,7 @@ fn a_path_that_is_not_in_normal_form_is_refused_for_reads_and_writes() {
         for method in ["POST", "DELETE", "GET"] {
             let text = format!("{method} {path} HTTP/1.1\r\nHost: desk\r\n{}\r\n", guard.agent().header_lines());
             let status = raw(guard.agent_address(), text.as_bytes()).map(|answer| answer.status);
-            if status.is_some_and(|status| status != 400) {
+            if status != Some(400) {
                 wrong.push(format!("{method} {path}: {status:?}"));
             }
         }
@@ -107,7 +110,7 @@ fn no_spelling_of_a_held_path_passes_under_a_rule_that_lets_writes_through() {
         "/%70ay/r",
         "/public/\u{2025}/pay/r",
     ] {
-        if post(path).is_some_and(|status| status != 400) {
+        if post(path) != Some(400) {
             wrong.push(path);
         }
     }
@@ -142,8 +145,7 @@ fn what_is_matched_is_what_is_sent() {
         guard.agent().post(path, &json!({"title": "x"})).must_refuse(403, "TOOL_NOT_FOUND");
     }
     for path in ["/tasks/", "/pay/"] {
-        let answer = guard.agent().post(path, &json!({"title": "x"}));
-        assert!(answer.status == 403 || answer.status == 400, "{path}: {} {}", answer.status, answer.text());
+        guard.agent().post(path, &json!({"title": "x"})).must_refuse(400, "REQUEST_AMBIGUOUS");
     }
 }
 
@@ -246,7 +248,7 @@ fn the_authority_is_read_once_and_in_one_way() {
             "POST {target} HTTP/1.1\r\n{hosts}{lines}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
         );
         let status = raw(guard.agent_address(), text.as_bytes()).map(|answer| answer.status);
-        if status.is_some_and(|status| status != 400) {
+        if status != Some(400) {
             wrong.push(format!("{target} {hosts:?}: {status:?}"));
         }
     }
@@ -322,15 +324,13 @@ fn the_guards_own_listeners_are_never_reachable_through_it() {
             .no_policies()
             .policy("loop.yaml", &policy)
             .try_start();
-        // Refused at start, or refused at the request: both are fine.
-        let Ok(guard) = guard else { continue };
-        let answer = guard.anyone().get("/metrics");
-        assert!(
-            answer.status >= 400 && !answer.text().contains("countersign_build_info"),
-            "{host}: {} {}",
-            answer.status,
-            answer.text()
-        );
+        // A name is known to lead here only when it is looked up; an address is refused at the start.
+        match guard {
+            Ok(guard) => drop(guard.anyone().get("/metrics").must_refuse(403, "HOST_REFUSED")),
+            Err(ended) => {
+                assert!(host != "localhost" && ended.error().contains("loop.yaml"), "{host}: {}", ended.said())
+            }
+        }
     }
 }
 
@@ -348,13 +348,7 @@ fn a_listener_on_every_address_is_not_reachable_by_any_of_them() {
         .no_policies()
         .policy("loop.yaml", &policy)
         .start();
-    let answer = guard.agent().get("/metrics");
-    assert!(
-        answer.status >= 400 && !answer.text().contains("countersign_build_info"),
-        "{} {}",
-        answer.status,
-        answer.text()
-    );
+    guard.agent().get("/metrics").must_refuse(403, "HOST_REFUSED");
     let draft = guard.agent().hold("/v1/policies/reload", &json!({}));
     guard.approver().confirm(&draft);
     let end = guard.draft_when(&draft.id, "failed");

@@ -230,7 +230,7 @@ fn an_upgrade_is_refused_unless_the_policy_allows_it() {
         let mut bytes = request.to_bytes("desk");
         bytes.extend_from_slice(b"POST /tasks HTTP/1.1\r\nHost: desk\r\nContent-Length: 0\r\n\r\n");
         let answer = raw(guard.agent_address(), &bytes).expect("an answer");
-        assert_ne!(answer.status, 101, "{protocol}");
+        answer.must_refuse(400, "REQUEST_AMBIGUOUS");
     }
     assert_eq!(upstream.all_effects(), 0);
     assert!(upstream.seen().iter().all(|seen| seen.header("Upgrade").is_none()), "{:?}", upstream.seen());
