@@ -237,6 +237,7 @@ fn p2_a_genuine_vote_of_another_draft_claims_nothing() {
     guard.start_again();
     let looked = || guard.printed().contains("does not verify") || upstream.effects("/tasks") > 1;
     crate::support::until("the guard has looked at it", looked);
+    assert_eq!(upstream.effects("/tasks"), 1, "nobody confirmed this one");
     guard.draft_when(&draft.id, "failed");
     let told = guard.approver().confirm(&draft).must_be(200).json();
     assert_eq!((&told["failure"], &told["executed"]), (&json!("integrity"), &json!(false)), "{told}");
