@@ -348,7 +348,10 @@ fn a_listener_on_every_address_is_not_reachable_by_any_of_them() {
         .no_policies()
         .policy("loop.yaml", &policy)
         .start();
-    guard.agent().get("/metrics").must_refuse(403, "HOST_REFUSED");
+    // Relayed and proxied alike.
+    for agent in [guard.agent(), guard.agent().with("TE", "trailers")] {
+        agent.get("/metrics").must_refuse(403, "HOST_REFUSED");
+    }
     let draft = guard.agent().hold("/v1/policies/reload", &json!({}));
     guard.approver().confirm(&draft);
     let end = guard.draft_when(&draft.id, "failed");
