@@ -223,3 +223,18 @@ async fn what_is_missing_is_told_on_a_page() {
     );
     assert_eq!(browser.bench.send(request).await.status, 404);
 }
+
+#[tokio::test]
+async fn a_rejection_by_the_guard_says_what_it_means() {
+    for (reason, words) in [
+        ("POLICY_CHANGED", "the policy became stricter after the hold"),
+        (&*format!("EARLIER_DRAFT_INTEGRITY {ID}"), "the record of that equal call before it does not verify"),
+    ] {
+        let mut ended = view(Status::Rejected);
+        ended.refused.as_mut().unwrap().reason = reason.to_owned();
+        let bench = bench();
+        bench.show(ended);
+        let text = Browser::open(bench).await.get(&draft_path()).await.text;
+        assert!(text.contains(words) && text.contains(reason), "{reason}: {text}");
+    }
+}
