@@ -195,7 +195,16 @@ impl Tool {
         if self.args.is_none() || sent.is_some_and(|sent| self.content_types.contains(&sent)) {
             return Ok(());
         }
-        let detail = format!("`{}` takes {}. Nothing was sent.", self.name, self.content_types.join(", "));
+        let taken = self.content_types.join(", ");
+        let detail = match media_type(headers) {
+            None => format!(
+                "The request does not say what its body is, and `{}` takes {taken}. Nothing was sent; send the header \
+                 Content-Type: {}.",
+                self.name,
+                self.content_types.first().map_or("application/json", String::as_str),
+            ),
+            Some(_) => format!("`{}` takes {taken}. Nothing was sent; send one of these as Content-Type.", self.name),
+        };
         Err(Refusal::new(Code::MediaTypeUnsupported, detail))
     }
 }
