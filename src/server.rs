@@ -30,7 +30,7 @@ use crate::guard::{Guard, Parts};
 use crate::ops::config::{Approvers, Config};
 use crate::ops::keys_file::{self, Keys};
 use crate::ops::metrics::Metrics;
-use crate::ops::reload::{Policies, Source, Watch};
+use crate::ops::reload::{self, Policies, Source, Watch};
 use crate::store::contract::Store;
 use crate::store::journal::FileJournal;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
@@ -129,7 +129,8 @@ pub async fn start(plan: Plan) -> Result<Running, StartError> {
     let shared = Shared { clock: Arc::new(SystemClock), chance: Arc::new(OsChance), metrics: Metrics::new() };
 
     let keys = open_keys(&config, &shared)?;
-    let policies = Policies::open(policies, Arc::clone(&shared.metrics), Arc::clone(&shared.clock))?;
+    let roles = reload::roles_of(config.identity.as_ref());
+    let policies = Policies::open(policies, roles, Arc::clone(&shared.metrics), Arc::clone(&shared.clock))?;
     let journal = open_journal(&config, &shared)?;
     let store = open_store(&config, &keys, &shared).await?;
     let opened = Opened { keys, policies, store };

@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn the_example_policy_is_right_and_guards_the_sample() {
         let address = SocketAddr::from(([127, 0, 0, 1], 4242));
-        let read = policy(address).read().unwrap();
+        let read = policy(address).read(&crate::policy::roles::Roles::Only(vec![ROLE.to_owned()])).unwrap();
         assert_eq!(read.set.services.len(), 1);
         assert_eq!(read.set.services[0].upstream.port, 4242);
         let create = read.set.services[0].tools.iter().find(|tool| tool.name.as_str() == "create_todo").unwrap();

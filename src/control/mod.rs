@@ -40,4 +40,4 @@ mod tokens;
 mod tests;
 
 pub use routes::router;
-pub use state::{ControlParts, ControlState, PolicyReport, PolicyStatus, Scrape};
+pub use state::{ControlParts, ControlState, NotTaken, PolicyReport, PolicyStatus, Scrape};

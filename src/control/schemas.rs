@@ -220,12 +220,21 @@ fn problems() -> Schemas {
             "draft_id": text(), "guidance": text(), "errors": {"type": "array", "items": error},
     });
     let always = ["type", "title", "status", "detail", "code", "executed", "upstream_called", "safe_to_retry"];
-    vec![("Problem", object(properties, &always, false))]
+    let place = json!({"type": "integer", "minimum": 1});
+    let diagnostic = json!({
+        "file": text(), "line": place, "column": place, "severity": {"enum": ["error", "warning"]}, "message": text(),
+        "hint": nullable(text()),
+    });
+    vec![
+        ("Problem", object(properties, &always, false)),
+        ("Diagnostic", object(diagnostic, &["file", "line", "column", "severity", "message", "hint"], false)),
+    ]
 }
 
 fn policies() -> Schemas {
     let capability = object(
         json!({
+        "diagnostics": {"type": "array", "items": reference("Diagnostic")},
             "id": text(), "service": text(), "status": {"enum": ["enabled", "planned", "forbidden"]},
             "tool": nullable(text()), "operation": nullable(text()), "risk": nullable(reference("Risk")),
             "confirm": nullable(json!({"enum": ["default", "always"]})), "guidance": nullable(text()),
