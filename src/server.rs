@@ -148,7 +148,7 @@ pub async fn start(plan: Plan) -> Result<Running, StartError> {
 
     let state = opened.control(&guard, credentials, public_url, &shared)?;
     let console_link = match config.approvers {
-        Approvers::Generated => Some(state.new_sign_in_code(&principal())),
+        Approvers::Generated => state.new_sign_in_link(&principal()),
         Approvers::Declared(_) => None,
     };
     let tasks = serve(&guard, &opened.policies, (control_socket, state), agent_shell)?;

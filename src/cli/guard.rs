@@ -92,7 +92,7 @@ pub(super) fn run(args: Args, out: Output) -> Result<Exit, Failed> {
         if !out.json {
             out.line(format!("guards   {url}: reads pass, every other call waits for you"));
         }
-        launch::announce(running, out);
+        launch::announce(running, out, &keys);
         if !out.json {
             out.line(format!("decide   {}   or in the console", launch::confirm_command(running, &keys)));
         }

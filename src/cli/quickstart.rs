@@ -104,6 +104,7 @@ fn guide(running: &Running, sample: &Sample, keys: &Path) -> String {
     let agent = running.agent_url();
     let control = running.control_url();
     let (read, write, confirm) = (curl_read(&agent), curl_write(&agent), launch::confirm_command(running, keys));
+    let console = launch::console_command(running, keys);
     let link = running.console_link().unwrap_or(&control);
     let folder = keys.parent().unwrap_or(keys).display();
     format!(
@@ -118,8 +119,9 @@ A write is held: 202, and nothing has reached the service:
 The same write again joins the same draft:
   {write}
 
-Decide in the console (the link signs you in once, within two minutes):
+Decide in the console (the link signs you in once, within two minutes; the second line prints another):
   {link}
+  {console}
 or here, in another terminal:
   {confirm}
 Then repeat the read, or the write: it answers with the stored result, and is not sent again.

@@ -10,7 +10,7 @@
 //! | [`caller`], [`credentials`], [`origin`] | who stands there, and did they mean to come? |
 //! | [`closed`], [`asked`] | what exactly is asked? |
 //! | [`desk`] | what may this shell ask of the guard? |
-//! | [`drafts`], [`tokens`], [`events`], [`policies`], [`health`] | the calls |
+//! | [`drafts`], [`tokens`], [`events`], [`policies`], [`links`], [`health`] | the calls |
 //! | [`openapi`] | the same table, for machines |
 //! | [`console`] | the same calls, for people |
 
@@ -28,6 +28,7 @@ mod drafts;
 mod events;
 mod framed;
 mod health;
+mod links;
 mod openapi;
 mod origin;
 mod policies;

@@ -89,6 +89,14 @@ fn words() -> Schemas {
     vec![
         ("Status", json!({"enum": statuses})),
         ("Risk", json!({"enum": ["low", "medium", "high"]})),
+        (
+            "SignInLink",
+            object(
+                json!({"link": text(), "approver": text(), "expires_at": time()}),
+                &["link", "approver", "expires_at"],
+                false,
+            ),
+        ),
         ("Health", object(json!({"status": text(), "reason": text()}), &["status"], false)),
     ]
 }
@@ -218,6 +226,7 @@ fn problems() -> Schemas {
             "upstream_called": {"type": "boolean"},
             "safe_to_retry": {"type": "boolean"},
             "draft_id": text(), "guidance": text(), "errors": {"type": "array", "items": error},
+        "diagnostics": {"type": "array", "items": reference("Diagnostic")},
     });
     let always = ["type", "title", "status", "detail", "code", "executed", "upstream_called", "safe_to_retry"];
     let place = json!({"type": "integer", "minimum": 1});
@@ -234,7 +243,6 @@ fn problems() -> Schemas {
 fn policies() -> Schemas {
     let capability = object(
         json!({
-        "diagnostics": {"type": "array", "items": reference("Diagnostic")},
             "id": text(), "service": text(), "status": {"enum": ["enabled", "planned", "forbidden"]},
             "tool": nullable(text()), "operation": nullable(text()), "risk": nullable(reference("Risk")),
             "confirm": nullable(json!({"enum": ["default", "always"]})), "guidance": nullable(text()),

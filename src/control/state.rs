@@ -141,9 +141,11 @@ impl ControlState {
     /// the fragment, which browsers keep to themselves; it is the one secret in a URL, and
     /// whoever prints it decides who reads it. `None` where nobody has that name.
     #[must_use]
-    pub fn new_sign_in_code(&self, approver: &Principal) -> String {
-        let code = self.codes.issue(&self.keys, self.chance.as_ref(), self.clock.boot(), approver);
-        format!("{}/#code={code}", self.public.as_str())
+    pub fn new_sign_in_link(&self, approver: &Principal) -> Option<String> {
+        let known = self.credentials.load();
+        let entry = known.approvers.iter().find(|entry| entry.name == *approver)?;
+        let code = self.codes.issue(&self.keys, self.chance.as_ref(), self.clock.boot(), entry);
+        Some(format!("{}/#code={code}", self.public.as_str()))
     }
 
     /// Signs everyone called `approver` out of the console.
