@@ -292,7 +292,7 @@ fn unquoted(text: &str, place: Place) -> Option<&'static str> {
     if at.starts_with(['{', '[']) {
         return Some(BRACES);
     }
-    at.starts_with(':').then_some("a text with `: ` in it stands in quotes: \"Cancel: now\"")
+    at.starts_with(':').then_some("check the indentation; a text with `: ` in it stands in quotes")
 }
 
 /// What to do where braces were meant as a part of a text.
