@@ -11,6 +11,7 @@
 //! | [`closed`], [`asked`] | what exactly is asked? |
 //! | [`desk`] | what may this shell ask of the guard? |
 //! | [`drafts`], [`tokens`], [`events`], [`policies`], [`links`], [`health`] | the calls |
+//! | [`told`] | where does a draft stand, in words? |
 //! | [`openapi`] | the same table, for machines |
 //! | [`console`] | the same calls, for people |
 
@@ -18,6 +19,7 @@ pub mod credentials;
 pub mod desk;
 pub mod listener;
 pub mod state;
+pub mod told;
 
 mod asked;
 mod caller;
