@@ -12,7 +12,7 @@ use pingora::proxy::Session;
 
 use crate::base::code::Code;
 use crate::base::refusal::Refusal;
-use crate::call::head::{Form, Head, Upgrade};
+use crate::call::head::{Form, Head, Present, Upgrade};
 use crate::draft::record::Effect;
 use crate::policy::judge::Selection;
 use crate::policy::model::{Capability, CapabilityStatus, Service, Tool};
@@ -61,11 +61,6 @@ impl AgentProxy {
         if !head.is_safe() {
             ctx.effect = Effect::Write;
         }
-        for name in &self.identity_headers {
-            if head.headers.get_all(name).iter().nth(1).is_some() {
-                return Err(repeated(name));
-            }
-        }
         if endpoints::is_own(head.path.as_str()) {
             ctx.effect = Effect::Read;
             return self.door.admit(&head).map(|agent| Asked::Own(agent, head.into_owned()));
@@ -91,6 +86,7 @@ impl AgentProxy {
             Effect::Write if ctx.upgrade => Err(no_upgrade("this call is a write")),
             Effect::Write => Ok(Asked::Write { service, selection, agent, head: head.into_owned() }),
             Effect::Read => {
+                ctx.plain = !http10 && is_plain(&head);
                 self.prepare_read(table, &agent, &head, tool, ctx)?;
                 Ok(Asked::Read)
             }
@@ -117,28 +113,57 @@ impl AgentProxy {
             ctx.dress.inject = service.injected(&who)?;
         }
         ctx.dress.target = lane.target(head.path.as_str(), head.query.as_deref(), is_origin_form(head));
-        ctx.dress.drop = self.own_headers(service, agent, head);
+        ctx.dress.drop = self.own_headers(service, agent, head)?;
         service.refuse_own_credential(&head.headers, &ctx.dress.drop)
     }
 
     /// Headers of this request that are the guard's or the identity's, in every spelling that an
     /// upstream could take for them. They are never forwarded.
-    pub(super) fn own_headers(&self, service: &Service, agent: &Agent, head: &Head<'_>) -> Vec<HeaderName> {
+    ///
+    /// # Errors
+    ///
+    /// `REQUEST_AMBIGUOUS` for an identity header that stands more than once.
+    pub(super) fn own_headers(
+        &self,
+        service: &Service,
+        agent: &Agent,
+        head: &Head<'_>,
+    ) -> Result<Vec<HeaderName>, Refusal> {
         let injected = service.upstream.credential.as_ref().map(|credential| credential.header.as_str());
         // Without agents, clients send the key that their library asks for: where the guard adds
         // the service's credential it is not used. An agent that sends one beside its own name
         // means it, and is refused.
         let unused = injected.filter(|_| !agent.checked);
-        let is_own = |name: &&HeaderName| {
+        let mut own: Vec<HeaderName> = Vec::new();
+        let mut before = None;
+        for name in head.headers.iter().map(|(name, _)| name) {
+            // Lines of one name follow each other.
+            let again = before.replace(name) == Some(name);
+            if again {
+                if self.identity_headers.contains(name) {
+                    return Err(repeated(name));
+                }
+                continue;
+            }
             let text = name.as_str();
-            text.starts_with("countersign-")
+            if text.starts_with("countersign-")
                 || *name == PROXY_AUTHORIZATION
-                || agent.by.as_ref() == Some(*name)
+                || agent.by.as_ref() == Some(name)
                 || self.identity_headers.iter().any(|known| is_spelling_of(text, known.as_str()))
                 || unused.is_some_and(|unused| is_spelling_of(text, unused))
-        };
-        head.headers.keys().filter(is_own).cloned().collect()
+            {
+                own.push(name.clone());
+            }
+        }
+        Ok(own)
     }
+}
+
+/// Whether a read is one request without a body and one answer, with nothing that concerns a single
+/// connection.
+fn is_plain(head: &Head<'_>) -> bool {
+    let Present { body, cookie: _, credential: _, hop_by_hop } = head.present;
+    is_origin_form(head) && head.upgrade.is_none() && !body && !hop_by_hop && !head.expects_continue
 }
 
 fn is_origin_form(head: &Head<'_>) -> bool {

@@ -108,34 +108,29 @@ impl Door {
     /// [`Self::admit`], by headers among which there may be a credential.
     fn admit_by(&self, headers: &HeaderMap) -> Result<Arc<Agent>, Refusal> {
         let foreign = self.foreign.load();
-        let mut named = None;
-        for value in headers.get_all(&COUNTERSIGN_AGENT) {
-            let token = trim(value.as_bytes());
-            let digest = Digest::of(token);
-            self.refuse_foreign(&foreign, token, digest)?;
-            if named.replace(digest).is_some() {
-                return Err(repeated(&COUNTERSIGN_AGENT));
-            }
-        }
-        let mut bearer = None;
-        let mut authorizations = 0_usize;
-        for name in [AUTHORIZATION, PROXY_AUTHORIZATION] {
-            for value in headers.get_all(&name) {
-                let value = trim(value.as_bytes());
-                self.refuse_foreign(&foreign, value, Digest::of(value))?;
-                if name == AUTHORIZATION {
-                    authorizations += 1;
-                    bearer = scheme(value, b"bearer").map(Digest::of);
-                }
-            }
-        }
-        // Many libraries send their key under another name.
+        let (mut named, mut bearer) = (None, None);
+        let (mut namings, mut authorizations) = (0_usize, 0_usize);
+        // One walk: each look-up by name would cost as much.
         for (name, value) in headers {
-            let seen = *name == COUNTERSIGN_AGENT || *name == AUTHORIZATION || *name == PROXY_AUTHORIZATION;
-            if !seen && may_carry_credential(name.as_str()) {
-                let value = trim(value.as_bytes());
-                self.refuse_foreign(&foreign, value, Digest::of(value))?;
+            let is_named = *name == COUNTERSIGN_AGENT;
+            let is_bearer = !is_named && *name == AUTHORIZATION;
+            // Many libraries send their key under another name.
+            if !is_named && !is_bearer && *name != PROXY_AUTHORIZATION && !may_carry_credential(name.as_str()) {
+                continue;
             }
+            let value = trim(value.as_bytes());
+            let digest = Digest::of(value);
+            self.refuse_foreign(&foreign, value, digest)?;
+            if is_named {
+                namings += 1;
+                named = Some(digest);
+            } else if is_bearer {
+                authorizations += 1;
+                bearer = scheme(value, b"bearer").map(Digest::of);
+            }
+        }
+        if namings > 1 {
+            return Err(repeated(&COUNTERSIGN_AGENT));
         }
         if self.agents.is_empty() {
             return Ok(Arc::clone(&self.local));

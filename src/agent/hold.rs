@@ -48,7 +48,7 @@ impl AgentProxy {
         }
         let said = tool.map_or(service.body_bytes_max, |tool| tool.body_bytes_max);
         let bytes_max = said.unwrap_or(self.body_bytes_max);
-        let identity_headers = self.own_headers(service, &agent, &head);
+        let identity_headers = self.own_headers(service, &agent, &head)?;
         let idempotency_key = idempotency_key(&head.headers)?.map(|key| key.as_str().to_owned());
         let waiting = Instant::now();
         let body = held::read(session, &head, bytes_max, self.body_deadline, &self.held).await;

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use http::header::{COOKIE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
@@ -27,7 +27,7 @@ pub(super) const UPGRADED_IDLE: Duration = Duration::from_secs(3600);
 /// Where no peer stays: every one gets a judged address.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// How long a pooled connection to an upstream is kept.
-const POOLED_IDLE: Duration = Duration::from_secs(60);
+pub(super) const POOLED_IDLE: Duration = Duration::from_secs(60);
 
 /// The way to one service's upstream.
 pub(super) struct Lane {
@@ -41,6 +41,8 @@ pub(super) struct Lane {
     base_path: String,
     /// The peer, complete but for its address.
     peer: HttpPeer,
+    /// The peer of the last plain read.
+    last: ArcSwapOption<HttpPeer>,
 }
 
 /// What the upstream gets in place of what the agent sent.
@@ -103,6 +105,7 @@ impl Lane {
             host,
             base_path: upstream.base_path.clone(),
             peer,
+            last: ArcSwapOption::empty(),
         }
     }
 
@@ -116,6 +119,19 @@ impl Lane {
             peer.options.write_timeout = Some(UPGRADED_IDLE);
         }
         peer
+    }
+
+    /// [`Self::peer`] for a plain read; the last one is kept, since most reads go to one address.
+    pub(super) fn plain_peer(&self, address: SocketAddr) -> Arc<HttpPeer> {
+        let last = self.last.load();
+        match last.as_ref().filter(|last| last._address.as_inet() == Some(&address)) {
+            Some(peer) => Arc::clone(peer),
+            None => {
+                let peer = Arc::new(*self.peer(address, false));
+                self.last.store(Some(Arc::clone(&peer)));
+                peer
+            }
+        }
     }
 
     /// Path and query as the upstream gets them; `None` where they go as they came.

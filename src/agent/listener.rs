@@ -13,6 +13,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pingora::apps::{HttpPersistentSettings, HttpServerApp as _, HttpServerOptions};
+use pingora::connectors::ConnectorOptions;
+use pingora::connectors::http::v1::Connector;
 use pingora::protocols::Shutdown as _;
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::{HttpProxy, http_proxy};
@@ -138,6 +140,13 @@ impl AgentListener {
         let address = listener.local_addr()?;
         let system = SystemTrust::load();
         let system_is_broken = system.in_place_of_broken.is_some();
+        let conf = ServerConf {
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            max_retries: ADDRESSES_TRIED_MAX,
+            // An empty bundle: each upstream then brings the authorities that could be read.
+            ca_file: system_is_broken.then(|| "/dev/null".to_owned()),
+            ..ServerConf::default()
+        };
         let proxy = AgentProxy {
             identity_headers: config.identity.headers(),
             door: Door::new(&config.identity, config.foreign),
@@ -150,13 +159,7 @@ impl AgentListener {
             observer: Arc::clone(&config.observer),
             chance: config.chance,
             guard,
-        };
-        let conf = ServerConf {
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            max_retries: ADDRESSES_TRIED_MAX,
-            // An empty bundle: each upstream then brings the authorities that could be read.
-            ca_file: system_is_broken.then(|| "/dev/null".to_owned()),
-            ..ServerConf::default()
+            connector: Connector::new(Some(ConnectorOptions::from_server_conf(&conf))),
         };
         let mut proxy = http_proxy(&Arc::new(conf), proxy);
         // pingora's own timers are kept until they would have fired: with a timeout on each read of

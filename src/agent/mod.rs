@@ -14,6 +14,7 @@ mod lanes;
 pub mod listener;
 pub mod observe;
 mod proxy;
+mod relay;
 mod resolve;
 mod respond;
 #[cfg(test)]

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::SET_COOKIE;
 use http::{HeaderName, HeaderValue, StatusCode};
+use pingora::connectors::http::v1::Connector;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::Digest;
@@ -59,6 +60,8 @@ pub(super) struct AgentProxy {
     pub(super) body_deadline: Duration,
     pub(super) observer: Arc<dyn AgentObserver>,
     pub(super) chance: Arc<dyn Chance>,
+    /// Connects plain reads.
+    pub(super) connector: Connector,
 }
 
 /// One request on its way.
@@ -75,11 +78,27 @@ pub(super) struct Exchange {
     verdict: Verdict,
     pub(super) dress: Dress,
     pub(super) upgrade: bool,
+    /// Whether it is a read that [`AgentProxy::relay`] can carry out.
+    pub(super) plain: bool,
     addresses: Option<Arc<Addresses>>,
     first: usize,
     attempt: usize,
     /// The answer in place of pingora's own error.
     problem: Option<Answer>,
+}
+
+impl Exchange {
+    /// Goes on to the next address of the same name, if there is one and `error` is a refused
+    /// connection, which sent nothing.
+    pub(super) fn goes_on(&mut self, error: &Error) -> bool {
+        let refused = matches!(error.etype, ErrorType::ConnectRefused | ErrorType::ConnectNoRoute);
+        let Some(addresses) = self.addresses.as_ref().filter(|_| refused) else {
+            return false;
+        };
+        addresses.skip(self.first, self.attempt);
+        self.attempt += 1;
+        self.attempt < ADDRESSES_TRIED_MAX && addresses.get(self.first, self.attempt).is_some()
+    }
 }
 
 /// The framing in front of this session.
@@ -156,6 +175,37 @@ impl AgentProxy {
         })
     }
 
+    /// The judged address for the next attempt of this read, and the lane to it.
+    pub(super) async fn way<'t>(
+        &self,
+        table: &'t Table,
+        ctx: &mut Exchange,
+    ) -> pingora::Result<(SocketAddr, &'t Lane)> {
+        if ctx.attempt == 0 {
+            ctx.inside = ctx.began.elapsed();
+        }
+        let way = match ctx.service.and_then(|index| table.get(index)) {
+            Some((_, lane)) => self.address(lane, ctx).await.map(|address| (address, lane)),
+            None => Err(respond::refusal(no_route())),
+        };
+        way.map_err(|answer| {
+            ctx.problem = Some(answer);
+            Error::new_str("no address")
+        })
+    }
+
+    /// Whether a connection that was just made may be used: a listener on a wildcard address is
+    /// also reached through the machine's other addresses.
+    pub(super) fn check_connected(&self, digest: Option<&Digest>, ctx: &mut Exchange) -> pingora::Result<()> {
+        let socket = digest.and_then(|digest| digest.socket_digest.as_ref());
+        let ends = socket.and_then(|socket| Some((*socket.local_addr()?.as_inet()?, *socket.peer_addr()?.as_inet()?)));
+        if ends.is_some_and(|(local, peer)| self.addresses.judge_connected(local, peer).is_err()) {
+            ctx.problem = Some(respond::refusal(host_refused()));
+            return Err(Error::new_str("an own listener"));
+        }
+        Ok(())
+    }
+
     fn observe(&self, ctx: &Exchange, overhead: Duration) {
         let service = ctx.table.as_ref().zip(ctx.service).and_then(|(table, index)| table.set.services.get(index));
         self.observer.request(&Observed {
@@ -219,6 +269,31 @@ fn failed_answer(error: &Error) -> Answer {
     answer
 }
 
+/// Removes from an upstream's answer what only the guard may say or set.
+pub(super) fn strip(response: &mut ResponseHeader) -> pingora::Result<()> {
+    // Only the guard says what became of a draft (promise 6).
+    let is_own = |name: &HeaderName| name.as_str().starts_with("countersign-");
+    // On one host an upstream's cookie of that name would replace the console's.
+    let sets_console = |value: &HeaderValue| cookie::names_console(value.as_bytes());
+    let (mut owns, mut sets) = (false, false);
+    for (name, value) in &response.headers {
+        owns |= is_own(name);
+        sets |= *name == SET_COOKIE && sets_console(value);
+    }
+    while owns && let Some(name) = response.headers.keys().find(|name| is_own(name)).cloned() {
+        response.remove_header(&name);
+    }
+    if sets {
+        let kept: Vec<HeaderValue> =
+            response.headers.get_all(SET_COOKIE).iter().filter(|value| !sets_console(value)).cloned().collect();
+        response.remove_header(&SET_COOKIE);
+        for value in kept {
+            response.append_header(SET_COOKIE, value)?;
+        }
+    }
+    Ok(())
+}
+
 #[async_trait]
 impl ProxyHttp for AgentProxy {
     type CTX = Exchange;
@@ -234,6 +309,7 @@ impl ProxyHttp for AgentProxy {
             verdict: Verdict::Refuse,
             dress: Dress::default(),
             upgrade: false,
+            plain: false,
             addresses: None,
             first: 0,
             attempt: 0,
@@ -253,7 +329,10 @@ impl ProxyHttp for AgentProxy {
         let asked = self.ask(session, &table, ctx);
         if matches!(asked, Ok(Asked::Read)) {
             ctx.verdict = Verdict::Pass;
-            return Ok(false);
+            if ctx.plain {
+                self.relay(session, &table, ctx).await?;
+            }
+            return Ok(ctx.plain);
         }
         // Boxed, so that a read does not carry the size of a whole hold along.
         let answer = Box::pin(self.answer(session, ctx, &table, asked)).await;
@@ -263,23 +342,14 @@ impl ProxyHttp for AgentProxy {
     }
 
     async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Exchange) -> pingora::Result<Box<HttpPeer>> {
-        if ctx.attempt == 0 {
-            ctx.inside = ctx.began.elapsed();
-        }
-        let table = ctx.table.take();
-        let lane = table.as_ref().zip(ctx.service).and_then(|(table, index)| table.get(index)).map(|(_, lane)| lane);
-        let peer = match lane {
-            Some(lane) => self.address(lane, ctx).await.map(|address| lane.peer(address, ctx.upgrade)),
-            None => Err(respond::refusal(no_route())),
+        let Some(table) = ctx.table.clone() else {
+            ctx.problem = Some(respond::refusal(no_route()));
+            return Err(Error::new_str("no policy"));
         };
-        ctx.table = table;
-        peer.map_err(|answer| {
-            ctx.problem = Some(answer);
-            Error::new_str("no address")
-        })
+        let (address, lane) = self.way(&table, ctx).await?;
+        Ok(lane.peer(address, ctx.upgrade))
     }
 
-    /// A listener on a wildcard address is also reached through the machine's other addresses.
     async fn connected_to_upstream(
         &self,
         _session: &mut Session,
@@ -289,13 +359,7 @@ impl ProxyHttp for AgentProxy {
         digest: Option<&Digest>,
         ctx: &mut Exchange,
     ) -> pingora::Result<()> {
-        let socket = digest.and_then(|digest| digest.socket_digest.as_ref()).filter(|_| !reused);
-        let ends = socket.and_then(|socket| Some((*socket.local_addr()?.as_inet()?, *socket.peer_addr()?.as_inet()?)));
-        if ends.is_some_and(|(local, peer)| self.addresses.judge_connected(local, peer).is_err()) {
-            ctx.problem = Some(respond::refusal(host_refused()));
-            return Err(Error::new_str("an own listener"));
-        }
-        Ok(())
+        if reused { Ok(()) } else { self.check_connected(digest, ctx) }
     }
 
     async fn upstream_request_filter(
@@ -340,27 +404,7 @@ impl ProxyHttp for AgentProxy {
             // From here on, silence is not a slow body.
             session.as_downstream_mut().set_read_timeout(Some(UPGRADED_IDLE));
         }
-        // Only the guard says what became of a draft (promise 6).
-        let is_own = |name: &HeaderName| name.as_str().starts_with("countersign-");
-        // On one host an upstream's cookie of that name would replace the console's.
-        let sets_console = |value: &HeaderValue| cookie::names_console(value.as_bytes());
-        let (mut owns, mut sets) = (false, false);
-        for (name, value) in &response.headers {
-            owns |= is_own(name);
-            sets |= *name == SET_COOKIE && sets_console(value);
-        }
-        while owns && let Some(name) = response.headers.keys().find(|name| is_own(name)).cloned() {
-            response.remove_header(&name);
-        }
-        if sets {
-            let kept: Vec<HeaderValue> =
-                response.headers.get_all(SET_COOKIE).iter().filter(|value| !sets_console(value)).cloned().collect();
-            response.remove_header(&SET_COOKIE);
-            for value in kept {
-                response.append_header(SET_COOKIE, value)?;
-            }
-        }
-        Ok(())
+        strip(response)
     }
 
     /// Never a second send: the upstream may have read the first.
@@ -384,13 +428,7 @@ impl ProxyHttp for AgentProxy {
         ctx: &mut Exchange,
         mut error: Box<Error>,
     ) -> Box<Error> {
-        let refused = matches!(error.etype, ErrorType::ConnectRefused | ErrorType::ConnectNoRoute);
-        let next = ctx.addresses.as_ref().filter(|_| refused).and_then(|addresses| {
-            addresses.skip(ctx.first, ctx.attempt);
-            ctx.attempt += 1;
-            addresses.get(ctx.first, ctx.attempt)
-        });
-        error.set_retry(next.is_some() && ctx.attempt < ADDRESSES_TRIED_MAX);
+        error.set_retry(ctx.goes_on(&error));
         error
     }
 

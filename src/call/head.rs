@@ -52,6 +52,9 @@ pub struct Present {
     /// A header that may carry a credential, by its name: `Authorization`, `Proxy-Authorization`,
     /// `Countersign-Agent`, or one of the many other names ([`may_carry_credential`]).
     pub credential: bool,
+    /// A header that is meant for this connection alone (RFC 9110 section 7.6.1) and is more than a
+    /// `Connection` of `keep-alive` or `close`: then whoever forwards the head has something to strip.
+    pub hop_by_hop: bool,
 }
 
 /// The head of a call, after the framing, path and host rules. It borrows the headers: a read needs
@@ -255,36 +258,47 @@ struct Walked<'h> {
 fn walk(headers: &HeaderMap) -> Result<Walked<'_>, Refusal> {
     let mut walked = Walked::default();
     for (name, value) in headers {
-        if *name == header::HOST {
-            if walked.host.replace(value).is_some() {
-                return Err(two_hosts());
+        match name.as_str() {
+            "host" => {
+                if walked.host.replace(value).is_some() {
+                    return Err(two_hosts());
+                }
             }
-        } else if *name == header::EXPECT {
-            let again = walked.expect.replace(value).is_some();
-            if again || !value.as_bytes().eq_ignore_ascii_case(b"100-continue") {
-                let detail = "The only expectation that can be met is `Expect: 100-continue`. Nothing was sent.";
-                return Err(Refusal::new(Code::ExpectationFailed, detail));
+            "expect" => {
+                let again = walked.expect.replace(value).is_some();
+                if again || !value.as_bytes().eq_ignore_ascii_case(b"100-continue") {
+                    let detail = "The only expectation that can be met is `Expect: 100-continue`. Nothing was sent.";
+                    return Err(Refusal::new(Code::ExpectationFailed, detail));
+                }
             }
-        } else if *name == header::UPGRADE {
-            walked.upgrade = Some(match value.as_bytes() {
-                _ if walked.upgrade.is_some() => Upgrade::Other,
-                value if value.eq_ignore_ascii_case(b"websocket") => Upgrade::WebSocket,
-                value if value.eq_ignore_ascii_case(b"h2c") => Upgrade::H2c,
-                _ => Upgrade::Other,
-            });
-        } else if *name == header::CONTENT_LENGTH {
-            walked.present.body |= value != "0";
-        } else if *name == header::TRANSFER_ENCODING {
-            walked.present.body = true;
-        } else if *name == header::COOKIE {
-            walked.present.cookie = true;
-        } else if *name == header::AUTHORIZATION || *name == header::PROXY_AUTHORIZATION {
-            walked.present.credential = true;
-        } else {
-            walked.present.credential |= check_header_name(name.as_str())?;
+            "upgrade" => {
+                walked.present.hop_by_hop = true;
+                walked.upgrade = Some(match value.as_bytes() {
+                    _ if walked.upgrade.is_some() => Upgrade::Other,
+                    value if value.eq_ignore_ascii_case(b"websocket") => Upgrade::WebSocket,
+                    value if value.eq_ignore_ascii_case(b"h2c") => Upgrade::H2c,
+                    _ => Upgrade::Other,
+                });
+            }
+            "content-length" => walked.present.body |= value != "0",
+            "transfer-encoding" => (walked.present.body, walked.present.hop_by_hop) = (true, true),
+            "cookie" => walked.present.cookie = true,
+            "authorization" => walked.present.credential = true,
+            "proxy-authorization" => (walked.present.credential, walked.present.hop_by_hop) = (true, true),
+            "connection" => walked.present.hop_by_hop |= !is_plain_connection(value.as_bytes()),
+            "te" | "trailer" | "keep-alive" | "close" | "proxy-connection" | "proxy-authenticate"
+            | "http2-settings" => {
+                walked.present.hop_by_hop = true;
+            }
+            other => walked.present.credential |= check_header_name(other)?,
         }
     }
     Ok(walked)
+}
+
+/// Whether a `Connection` names no header that it would take along.
+fn is_plain_connection(value: &[u8]) -> bool {
+    value.eq_ignore_ascii_case(b"keep-alive") || value.eq_ignore_ascii_case(b"close")
 }
 
 fn two_hosts() -> Refusal {
