@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use crate::base::digest::Digest;
 use crate::base::id::{CapabilityId, DraftId, Initiator, Owner, Partition, ServiceName, Tenant, ToolName};
 use crate::base::secret::Secret;
-use crate::call::canonical;
+use crate::call::canonical::{self, Part};
 
 use super::decision::{Decider, Verb};
 use super::keys::{KeySet, keyed, keyed_json};
-use super::record::Outbound;
+use super::record::{Detail, Outbound, Preview};
 use super::seal::{IntegrityFailed, Opened};
 
 /// SHA-256 over the RFC 8785 form of
@@ -34,11 +34,19 @@ pub fn args_hash(service: &ServiceName, tool: &ToolName, request: &Outbound, arg
         }
     }
     let body = if request.body_bound { json!(request.body) } else { Value::Null };
-    let envelope = json!({
-        "v": 1, "service": service, "tool": tool, "method": request.method, "target": request.target,
-        "headers": headers, "kind": request.kind, "args": args, "body": body,
-    });
-    Digest::of(&canonical::to_vec(&envelope))
+    let (headers, kind) = (Value::Object(headers), json!(request.kind));
+    let envelope = Part::Object(vec![
+        ("args", Part::Value(args)),
+        ("body", Part::Value(&body)),
+        ("headers", Part::Value(&headers)),
+        ("kind", Part::Value(&kind)),
+        ("method", Part::Text(&request.method)),
+        ("service", Part::Text(service.as_str())),
+        ("target", Part::Text(&request.target)),
+        ("tool", Part::Text(tool.as_str())),
+        ("v", Part::Number(1)),
+    ]);
+    Digest::of(&canonical::part_to_vec(&envelope))
 }
 
 /// Keyed hash of tenant and owner. Never rotates.
@@ -167,8 +175,20 @@ pub fn undeclared_capability() -> CapabilityId {
 
 /// SHA-256 over the canonical form of a card, so that an audit can prove what was shown.
 #[must_use]
-pub fn preview_hash(preview: &super::record::Preview) -> Digest {
-    Digest::of(&canonical::to_vec(&json!(preview)))
+pub fn preview_hash(preview: &Preview) -> Digest {
+    let Preview { title, target, impact, details } = preview;
+    let lines = details.iter().map(line).collect();
+    let card = Part::Object(vec![
+        ("details", Part::List(lines)),
+        ("impact", Part::Text(impact)),
+        ("target", Part::Text(target)),
+        ("title", Part::Text(title)),
+    ]);
+    Digest::of(&canonical::part_to_vec(&card))
+}
+
+fn line(detail: &Detail) -> Part<'_> {
+    Part::Object(vec![("key", Part::Text(&detail.key)), ("value", Part::Text(&detail.value))])
 }
 
 #[cfg(test)]

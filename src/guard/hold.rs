@@ -1,6 +1,7 @@
 //! Holding a write: judge it, bind it, seal it, store it, and answer without touching the upstream.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::code::Code;
 use crate::base::digest::Digest;
@@ -47,6 +48,7 @@ pub struct Proposal<'a> {
 pub(super) const CORRECTIONS_MAX: u32 = 2;
 
 /// How a new draft meets equal calls.
+#[derive(Clone, Copy)]
 pub(super) struct Meets {
     pub(super) join_key: Digest,
     pub(super) caller_key: Option<Digest>,
@@ -66,7 +68,7 @@ impl Guard {
 
     async fn try_hold(&self, proposal: Proposal<'_>) -> Result<Answer, Problem> {
         let Proposal { policies, service, selection, call, identity, idempotency_key, .. } = &proposal;
-        let prepared = judge::judge(service, selection, call, identity, proposal.identity_headers)?;
+        let mut prepared = judge::judge(service, selection, call, identity, proposal.identity_headers)?;
         let keys = &self.parts.keys;
         let scope = JoinScope {
             tenant: &identity.tenant,
@@ -77,21 +79,20 @@ impl Guard {
         };
         let join_key = scope.join_key(keys, &prepared.args_hash, &prepared.request.credentials);
         let caller_key = idempotency_key.as_deref().map(|key| scope.caller_key(keys, key));
-        let held_status = prepared.held_status;
-        let args_hash = prepared.args_hash;
+        let meets = Meets {
+            join_key,
+            caller_key,
+            replay_window_ms: millis(prepared.replay_window),
+            refusal_memory_ms: millis(prepared.refusal_memory),
+        };
+        let (held_status, ttl, args_hash) = (prepared.held_status, prepared.ttl, prepared.args_hash);
+        let body = std::mem::take(&mut prepared.body);
+        let mut draft = self.draft(prepared, &proposal, &policies.version);
         // The store refuses a hold whose idea of the time is wrong, and says what time it is.
-        let mut now = self.now();
         for _ in 0..=CORRECTIONS_MAX {
-            let draft = self.draft(&prepared, &proposal, &policies.version, now);
-            let meets = Meets {
-                join_key,
-                caller_key,
-                replay_window_ms: millis(prepared.replay_window),
-                refusal_memory_ms: millis(prepared.refusal_memory),
-            };
-            let hold = self.seal_hold(&draft, &prepared.body, meets)?;
+            let hold = self.seal_hold(&draft, &body, meets)?;
             match self.ask_hold(&hold).await? {
-                Held::Clock(store_says) => now = store_says,
+                Held::Clock(store_says) => self.date(&mut draft, store_says, ttl),
                 Held::Joined(earlier) | Held::RejectedBefore(earlier)
                     if !self.same_call(&earlier, identity, &args_hash) =>
                 {
@@ -125,39 +126,57 @@ impl Guard {
         })
     }
 
-    fn draft(&self, prepared: &Prepared, proposal: &Proposal<'_>, version: &str, now: Timestamp) -> Draft {
+    /// The draft of a judged call, dated now.
+    fn draft(&self, prepared: Prepared, proposal: &Proposal<'_>, version: &str) -> Draft {
         let keys = &self.parts.keys;
         let identity = proposal.identity.clone();
         let owner_hash = binding::owner_hash(keys, &identity.tenant, &identity.owner);
+        let now = self.now();
         let id = DraftId::new(Partition::of(&owner_hash), now, &*self.parts.chance);
-        let effect_key = prepared.request.effect_key_header.is_some().then(|| binding::effect_key(keys, &id));
-        Draft {
+        let ttl = prepared.ttl;
+        let mut draft = Draft {
             root: id.clone(),
             id,
             identity,
             owner_hash,
-            service: prepared.service.clone(),
-            tool: prepared.tool.clone(),
-            capability: prepared.capability.clone(),
+            service: prepared.service,
+            tool: prepared.tool,
+            capability: prepared.capability,
             effect: Effect::Write,
             risk: prepared.risk,
             confirm_rule: prepared.confirm_rule,
-            args: prepared.args.clone(),
-            secret: prepared.secret.clone(),
+            args: prepared.args,
+            secret: prepared.secret,
             args_hash: prepared.args_hash,
-            request: prepared.request.clone(),
+            request: prepared.request,
             raw_digest: prepared.raw_digest,
-            preview: prepared.preview.clone(),
             preview_hash: binding::preview_hash(&prepared.preview),
+            preview: prepared.preview,
             lookup_binding: None,
-            effect_key,
+            effect_key: None,
             policy_version: version.to_owned(),
             origin_request_id: proposal.request_id.clone(),
             traceparent: Some(proposal.traceparent.clone().unwrap_or_else(|| self.traceparent())),
             created_at: now,
-            expires_at: now + prepared.ttl,
+            expires_at: now + ttl,
             late_release_ms: millis(prepared.late_release),
-        }
+        };
+        self.key(&mut draft);
+        draft
+    }
+
+    /// Dates a draft that was not stored yet anew; ids carry their time.
+    fn date(&self, draft: &mut Draft, now: Timestamp, ttl: Duration) {
+        draft.id = DraftId::new(Partition::of(&draft.owner_hash), now, &*self.parts.chance);
+        draft.root = draft.id.clone();
+        (draft.created_at, draft.expires_at) = (now, now + ttl);
+        self.key(draft);
+    }
+
+    /// Gives a draft the effect key of its intent, where its upstream takes one.
+    fn key(&self, draft: &mut Draft) {
+        let wanted = draft.request.effect_key_header.is_some();
+        draft.effect_key = wanted.then(|| binding::effect_key(&self.parts.keys, &draft.root));
     }
 
     /// A W3C trace context of our own, for a call that came without one: the release can be found
@@ -295,6 +314,6 @@ fn is_as_made(stored: &Stored, hold: &Hold) -> bool {
         && (row.created_at, row.expires_at) == (hold.created_at, hold.expires_at)
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -4,6 +4,7 @@
 //! Must never show a secret arg, and never print a value that is not made visible.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -16,7 +17,7 @@ use super::model::{Service, StatusMeans, Tool};
 use super::rewrite::{Changes, Fate};
 use super::schema::{Step, child};
 use super::template::{
-    MASKED, PreviewTemplate, RenderFailed, Roots, Template, VALUE_CHARS_MAX, value_of, value_of_members, value_with,
+    MASKED, PreviewTemplate, RenderFailed, Roots, Template, VALUE_CHARS_MAX, value_in, value_of, value_with,
 };
 use super::visible::{bounded, marked, visible};
 
@@ -40,6 +41,8 @@ pub(super) struct Shown<'c> {
     pub(super) call: &'c Call,
     pub(super) who: &'c Identity,
     pub(super) values: &'c Map<String, Value>,
+    /// `values` as one value.
+    pub(super) args: &'c Arc<Value>,
     pub(super) changes: &'c Changes,
     pub(super) request: &'c Outbound,
 }
@@ -175,7 +178,7 @@ impl Shown<'_> {
     fn roots(&self, exact: &[(String, &str)]) -> Roots {
         let nothing_stands_in = exact.is_empty() && self.tool.is_none_or(|tool| tool.secret.is_empty());
         let args = if nothing_stands_in {
-            value_of_members(self.values)
+            value_in(self.args)
         } else {
             value_with(self.values, "", &|pointer| self.stand_in(pointer, exact))
         };

@@ -3,11 +3,12 @@
 //! Owns the order: identity, media type, preparation, request, card. Must never hold what the card
 //! does not show whole, and never let a refused call leave a trace upstream.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderName;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::base::code::Code;
 use crate::base::digest::Digest;
@@ -127,11 +128,16 @@ pub fn judge(
         None => PreparedArgs { values: call.args.values.clone(), changes: Changes::default() },
     };
     let built = outbound::build(service, tool, call, who, &prepared.changes, identity_headers)?;
-    let (values, changes, request) = (&prepared.values, &prepared.changes, &built.request);
-    let preview = Shown { service, tool, call, who, values, changes, request }.card()?;
-    finish(service, tool, call, prepared.values, built, preview)
+    let PreparedArgs { values, changes } = prepared;
+    let args = Arc::new(Value::Object(values));
+    let Some(values) = args.as_object() else { return Err(Refusal::new(Code::ArgsInvalid, NO_OBJECT)) };
+    let preview =
+        Shown { service, tool, call, who, values, args: &args, changes: &changes, request: &built.request }.card()?;
+    // The card is made, and nobody else holds them: they move on uncopied.
+    finish(service, tool, call, Arc::unwrap_or_clone(args), built, preview)
 }
 
+const NO_OBJECT: &str = "The args are no object. Nothing was sent.";
 const NO_READ: &str = "This read is not declared, and this service passes only declared reads. Nothing was sent.";
 const READ_ONLY: &str = "This service takes no writes. Nothing was sent.";
 const NO_TOOL: &str = "No tool of this service is declared for this write. Nothing was sent; use a declared tool.";
@@ -213,7 +219,7 @@ fn finish(
     service: &Service,
     tool: Option<&Tool>,
     call: &Call,
-    values: Map<String, Value>,
+    args: Value,
     built: Built,
     preview: Preview,
 ) -> Result<Prepared, Refusal> {
@@ -226,7 +232,6 @@ fn finish(
             None => return Err(Refusal::new(Code::ToolNotFound, NO_TOOL)),
         },
     };
-    let args = Value::Object(values);
     Ok(Prepared {
         secret: tool.map(|tool| tool.secret.clone()).unwrap_or_default(),
         service: service.name.clone(),

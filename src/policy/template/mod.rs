@@ -4,16 +4,18 @@
 //! Must never put a value into an error, and never print a value without making it visible.
 
 pub(super) mod check;
+mod node;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::io;
 use std::sync::{Arc, LazyLock};
 
-use minijinja::value::{Value, ValueKind};
+use minijinja::value::{DynObject, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
 use serde_json::{Map, Value as Json};
 
+use self::node::Node;
 use super::schema::{Step, child};
 use super::visible::{bounded, marked};
 
@@ -173,13 +175,17 @@ pub(super) fn value_of(json: &Json) -> Value {
     }
 }
 
-/// A JSON object as a template value.
-pub(super) fn value_of_members(members: &Map<String, Json>) -> Value {
+/// [`value_of`] without a copy: objects and arrays stay where they are.
+pub(super) fn value_in(json: &Arc<Json>) -> Value {
+    Node::value(json)
+}
+
+fn value_of_members(members: &Map<String, Json>) -> Value {
     let members = members.iter().map(|(name, member)| (name.clone(), value_of(member)));
     Value::from(members.collect::<BTreeMap<String, Value>>())
 }
 
-/// [`value_of_members`] of the object at `pointer`; `replaced` gives the text that stands in for
+/// [`value_of`] of the object at `pointer`; `replaced` gives the text that stands in for
 /// the value at a pointer.
 pub(super) fn value_with(
     members: &Map<String, Json>,
@@ -239,20 +245,24 @@ fn print(out: &mut Output, _state: &mut State, value: &Value) -> Result<(), Erro
 
 fn write_json(value: &Value, out: &mut String) -> Result<(), Error> {
     if out.len() > OUTPUT_BYTES_MAX {
-        return Err(Error::new(ErrorKind::InvalidOperation, "a value is longer than its bound"));
+        return Err(too_long());
+    }
+    if let Some(node) = value.downcast_object_ref::<Node>() {
+        return write_node(node.json(), out);
     }
     match value.kind() {
         ValueKind::None | ValueKind::Undefined => out.push_str("null"),
         ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
-        ValueKind::Number => out.push_str(&number(value)),
+        ValueKind::Number => write_number(value, out)?,
         ValueKind::String => write_text(value.as_str().unwrap_or_default(), out),
         ValueKind::Map => {
             out.push('{');
-            for (index, key) in value.try_iter()?.enumerate() {
+            let members = value.as_object().and_then(DynObject::try_iter_pairs);
+            for (index, (key, member)) in members.into_iter().flatten().enumerate() {
                 out.push_str(if index == 0 { "" } else { ", " });
                 write_json(&key, out)?;
                 out.push_str(": ");
-                write_json(&value.get_item(&key)?, out)?;
+                write_json(&member, out)?;
             }
             out.push('}');
         }
@@ -269,9 +279,44 @@ fn write_json(value: &Value, out: &mut String) -> Result<(), Error> {
     Ok(())
 }
 
+/// [`write_json`] of what needs not become a template value first.
+fn write_node(json: &Json, out: &mut String) -> Result<(), Error> {
+    if out.len() > OUTPUT_BYTES_MAX {
+        return Err(too_long());
+    }
+    match json {
+        Json::String(text) => write_text(text, out),
+        Json::Array(items) => {
+            out.push('[');
+            for (index, item) in items.iter().enumerate() {
+                out.push_str(if index == 0 { "" } else { ", " });
+                write_node(item, out)?;
+            }
+            out.push(']');
+        }
+        Json::Object(members) => {
+            out.push('{');
+            for (index, (name, member)) in members.iter().enumerate() {
+                out.push_str(if index == 0 { "" } else { ", " });
+                write_text(name, out);
+                out.push_str(": ");
+                write_node(member, out)?;
+            }
+            out.push('}');
+        }
+        leaf => write_json(&value_of(leaf), out)?,
+    }
+    Ok(())
+}
+
+fn too_long() -> Error {
+    Error::new(ErrorKind::InvalidOperation, "a value is longer than its bound")
+}
+
 /// A text as JSON.
 fn write_text(text: &str, out: &mut String) {
-    let is_plain = text.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
+    // Without a way out of the loop, many bytes are looked at at once.
+    let is_plain = text.bytes().fold(true, |plain, byte| plain & (byte >= 0x20) & (byte != b'"') & (byte != b'\\'));
     if is_plain {
         out.push('"');
         out.push_str(text);
@@ -282,14 +327,15 @@ fn write_text(text: &str, out: &mut String) {
 }
 
 /// A number as the canonical form prints it.
-fn number(value: &Value) -> String {
-    if let Ok(integer) = i128::try_from(value.clone()) {
-        return integer.to_string();
+fn write_number(value: &Value, out: &mut String) -> Result<(), Error> {
+    if value.is_integer() {
+        return write!(out, "{value}").map_err(Error::from);
     }
     match f64::try_from(value.clone()) {
-        Ok(float) => ryu_js::Buffer::new().format(float).to_owned(),
-        Err(_) => value.to_string(),
+        Ok(float) => out.push_str(ryu_js::Buffer::new().format(float)),
+        Err(_) => write!(out, "{value}").map_err(Error::from)?,
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -323,6 +369,28 @@ mod tests {
             &args,
         );
         insta::assert_snapshot!(shown.unwrap(), @r#"a\u{202e}b 10 1e+21 3 true [1, "x\n"] {"k": null}"#);
+    }
+
+    #[test]
+    fn values_in_place_are_what_their_copies_are() {
+        let args = json!({
+            "s": "a\u{202e}b\"", "n": 10.0, "f": 0.1, "big": 1e21, "u": u64::MAX, "b": true, "none": null,
+            "l": [1, "x\n", [2.5], {"k": null, "a": "1"}], "o": {"k": {"z": [], "b": {}}},
+        });
+        let sources = [
+            "{{ args }}|{{ args.l }}|{{ args.o }}|{{ args.l[2] }}|{{ args.l[3].a }}|{{ args.l[9] }}|{{ args.x.y }}",
+            "{% for x in args.l %}{{ loop.index }}={{ x }};{% endfor %}",
+            "{% for k in args.o %}{{ k }}{% endfor %}{% for k, v in args.o | items %}{{ k }}={{ v }}{% endfor %}",
+            "{{ args.l | length }}{{ args | length }}{{ 'k' in args.o }}{{ 1 in args.l }}{{ args.l == args.l }}",
+            "{% if args.o.k.z %}a{% else %}b{% endif %}{% if args.l %}a{% else %}b{% endif %}",
+            "{{ args.l | first }}{{ args.l | last }}{{ args.l[:2] }}{{ args.l[-1] }}{{ args.none }}{{ args.u }}{{ args.f }}",
+        ];
+        for source in sources {
+            let template = Template::compile(source, Vec::new()).unwrap();
+            let copied = template.render(&Roots::new([("args", value_of(&args))])).unwrap();
+            let in_place = template.render(&Roots::new([("args", value_in(&Arc::new(args.clone())))])).unwrap();
+            assert_eq!(in_place, copied, "{source}");
+        }
     }
 
     #[test]
