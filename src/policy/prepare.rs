@@ -139,7 +139,15 @@ impl ArgsRules {
                 },
             })
             .collect();
-        Err(invalid("The tool has no such arg.", errors))
+        // What clients send when nobody tells them the type of a body.
+        let json_as_form = values.keys().any(|name| name.trim_start().starts_with('{'));
+        let what = if json_as_form {
+            "The tool has no such arg. The body looks like JSON and came as a form: send it with the header Content-Type: \
+             application/json."
+        } else {
+            "The tool has no such arg."
+        };
+        Err(invalid(what, errors))
     }
 
     fn run(&self, step: &Step, args: &Args, kind: BodyKind, work: &mut Work) -> Result<(), Refusal> {

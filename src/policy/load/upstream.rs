@@ -29,8 +29,8 @@ pub(super) fn read(file: &File<'_>, node: &Node) -> Option<Upstream> {
         match read_url(&url.value) {
             Ok(origin) => Some(origin),
             Err(why) => {
-                let hint =
-                    (why == NO_SCHEME).then(|| "write the scheme too: https://api.example.com, http://127.0.0.1:8080");
+                let hint = (why == NO_SCHEME)
+                    .then_some("write the scheme too: https://api.example.com, http://127.0.0.1:8080");
                 let message = format!("the upstream's URL {why}");
                 file.found(node.place, Severity::Error, message, hint.map(str::to_owned));
                 None
