@@ -15,7 +15,7 @@ async fn early_hints_go_on_before_the_answer() {
     origin.send_piece("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nCountersign-Status: succeeded\r\n\r\n");
     let early = client.answer().await;
     assert_eq!((early.status, early.header("link")), (103, Some("</a.css>")));
-    assert_eq!(early.header("countersign-status"), None);
+    assert_eq!((early.header("countersign-status"), early.header("transfer-encoding")), (None, None));
     origin.send_piece("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     assert_eq!(client.answer().await.status, 102);
     let last = client.answer().await;
@@ -53,6 +53,11 @@ async fn an_answer_that_breaks_off_is_never_ended_for_the_upstream() {
         assert!(!rest.contains("0\r\n"), "{broken:?}: {rest:?}");
         assert_eq!(origin.received().len(), 1, "{broken:?}: a read is not sent again");
     }
+    let (_origin, running) = open(answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")).await;
+    let mut client = Client::connect(running.address).await;
+    client.send(GET).await;
+    assert_eq!(client.answer().await.status, 200);
+    assert!(client.is_closed().await, "no last chunk");
 }
 
 #[tokio::test]
@@ -149,4 +154,19 @@ async fn a_client_of_http_1_0_is_answered_as_well() {
     assert_eq!(client.answer().await.body, "old");
     assert!(client.is_closed().await);
     assert!(origin.received()[0].starts_with("GET /todos HTTP/1.1\r\n"));
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nall of it\r\n0\r\n\r\n";
+    for unmeasured in [
+        Script::Last(b"HTTP/1.1 200 OK\r\n\r\nall of it".to_vec()),
+        answer(chunked),
+        answer(&["HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n", chunked].concat()),
+    ] {
+        origin.script(unmeasured);
+        let mut client = Client::connect(running.address).await;
+        client.send("GET /todos HTTP/1.0\r\nHost: t\r\nConnection: keep-alive\r\n\r\n").await;
+        let mut bytes = Vec::new();
+        soon(async { client.stream.read_to_end(&mut bytes).await.unwrap() }).await;
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("\r\n\r\nall of it"), "{text:?}");
+        assert!(!text.contains("chunked") && text.contains("Connection: close"), "{text:?}");
+    }
 }
