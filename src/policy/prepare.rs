@@ -57,13 +57,18 @@ impl ArgsRules {
         std::iter::once(name).chain(aliases)
     }
 
-    /// Prepares and checks.
+    /// Prepares and checks `values`, which were taken from `args`.
     ///
     /// # Errors
     ///
     /// 422 `ARGS_INVALID`, or with the policy's own code, with a pointer and a reason per mistake.
-    pub(super) fn prepare(&self, args: &Args, kind: BodyKind) -> Result<PreparedArgs, Refusal> {
-        let mut work = Work { values: args.values.clone(), sent_as: Vec::new(), changes: Changes::default() };
+    pub(super) fn prepare(
+        &self,
+        values: Map<String, Value>,
+        args: &Args,
+        kind: BodyKind,
+    ) -> Result<PreparedArgs, Refusal> {
+        let mut work = Work { values, sent_as: Vec::new(), changes: Changes::default() };
         self.resolve_aliases(&mut work)?;
         self.close_names(&work.values)?;
         for step in &self.steps {
