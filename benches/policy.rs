@@ -15,7 +15,7 @@ use countersign::policy::judge::{Selection, judge};
 use countersign::policy::load::{Source, load};
 use countersign::policy::model::PolicySet;
 use countersign::policy::read::Substitutions;
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use http::{HeaderMap, HeaderValue};
 
 /// The program's own.
@@ -129,7 +129,10 @@ fn judging(c: &mut Criterion) {
             _ => Vec::new(),
         };
         let call = understand(head.clone(), body, &params, &BodyLimits { body_bytes_max: 1 << 20 }, true).unwrap();
-        c.bench_function(name, |b| b.iter(|| judge(service, &selection, black_box(&call), &who, &[]).unwrap()));
+        c.bench_function(name, |b| {
+            let judge = |call| judge(service, &selection, black_box(call), &who, &[]).unwrap();
+            b.iter_batched(|| call.clone(), judge, BatchSize::SmallInput);
+        });
     }
 }
 

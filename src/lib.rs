@@ -46,7 +46,8 @@
 //! let head = Head::read("POST", b"/todos", false, &headers).unwrap().into_owned();
 //! let call = understand(head, body.clone(), &[], &BodyLimits { body_bytes_max: 1 << 20 }, true).unwrap();
 //! let service = policies.route("notes.internal", "/todos").unwrap();
-//! let held = judge(service, &service.select(&call.head), &call, &who, &[]).unwrap();
+//! let selection = service.select(&call.head);
+//! let held = judge(service, &selection, call, &who, &[]).unwrap();
 //!
 //! assert_eq!(held.request.target, "http://notes.test/todos");
 //! assert_eq!(held.body, body, "what the agent sent is what goes out");

@@ -4,11 +4,11 @@
 //! back: no more calls, releases in flight end, the store is closed. Must never carry a default
 //! of its own: everything comes from the configuration.
 
+mod error;
 mod signals;
 mod tasks;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,15 +28,16 @@ use crate::guard::settings::Settings;
 use crate::guard::who::Rights;
 use crate::guard::{Guard, Parts};
 use crate::ops::config::{Approvers, Config};
-use crate::ops::keys_file::{self, Keys, KeysError};
+use crate::ops::keys_file::{self, Keys};
 use crate::ops::metrics::Metrics;
-use crate::ops::reload::{Policies, PoliciesError, Source, Watch};
+use crate::ops::reload::{self, Policies, Source, Watch};
 use crate::store::contract::Store;
 use crate::store::journal::FileJournal;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::upstream::address::AddressRules;
 use crate::upstream::http::HttpUpstream;
 
+pub use error::StartError;
 pub use signals::Signals;
 use tasks::Tasks;
 
@@ -55,73 +56,6 @@ pub struct Plan {
     pub policies: Source,
     /// Where tests stop it.
     pub pause: Arc<dyn Pause>,
-}
-
-/// Why a guard did not start. Nothing is left running.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// No keys.
-    #[error(transparent)]
-    Keys(#[from] KeysError),
-    /// The keys file is gone and the store is not: new keys would not open it.
-    #[error(
-        "the store {store} is there, and the keys file {keys} that belongs to it is not\nhint: put the keys file back; to begin anew without the drafts of the store, move the store away"
-    )]
-    KeysMissing {
-        /// The store's file.
-        store: PathBuf,
-        /// The keys file.
-        keys: PathBuf,
-    },
-    /// No policies.
-    #[error("the policies cannot be used\n{0}")]
-    Policies(#[from] PoliciesError),
-    /// No journal.
-    #[error("the journal {path} cannot be used: {why}")]
-    Journal {
-        /// Its folder.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
-    /// No store.
-    #[error(
-        "the store {path} cannot be used: {why}\nhint: nothing can be held without it, so the guard does not start"
-    )]
-    Store {
-        /// Its file.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
-    /// The store's drafts were made with other keys.
-    #[error(
-        "the store {store} was made with other keys than those in {keys}\nhint: put back the keys file that was used with it; without it no draft in the store can be confirmed"
-    )]
-    OtherKeys {
-        /// The store's file.
-        store: PathBuf,
-        /// The keys file.
-        keys: PathBuf,
-    },
-    /// An address is not to be had.
-    #[error(
-        "{address} cannot be listened on: {source}\nhint: is another guard running? {key} names another address, port 0 takes a free one"
-    )]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Which key of the configuration names it.
-        key: &'static str,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// `control.public_url` cannot be used.
-    #[error("{0}")]
-    PublicUrl(String),
-    /// A shell did not start.
-    #[error("{0}")]
-    Shell(String),
 }
 
 /// A guard that runs.
@@ -195,61 +129,117 @@ pub async fn start(plan: Plan) -> Result<Running, StartError> {
     let shared = Shared { clock: Arc::new(SystemClock), chance: Arc::new(OsChance), metrics: Metrics::new() };
 
     let keys = open_keys(&config, &shared)?;
-    let policies = Policies::open(policies, Arc::clone(&shared.metrics), Arc::clone(&shared.clock))?;
+    let roles = reload::roles_of(config.identity.as_ref());
+    let policies = Policies::open(policies, roles, Arc::clone(&shared.metrics), Arc::clone(&shared.clock))?;
     let journal = open_journal(&config, &shared)?;
     let store = open_store(&config, &keys, &shared).await?;
+    let opened = Opened { keys, policies, store };
 
-    let control_socket = listen(config.control.listen, "control.listen").await?;
+    let control_socket = listen(config.control.listen, "--control", "control.listen").await?;
     let control = local(&control_socket)?;
     let public_url = config.control.public_url.clone().unwrap_or_else(|| format!("http://{control}"));
     let addresses = Arc::new(AddressRules::new());
-    let guard = Guard::new(Parts {
-        store: Arc::clone(&store) as Arc<dyn Store>,
-        upstream: Arc::new(HttpUpstream::new(Arc::clone(&shared.clock), Arc::clone(&addresses))),
-        journal: Arc::new(journal),
-        keys: keys.keys.clone(),
-        policies: policies.in_force(),
-        clock: Arc::clone(&shared.clock),
-        chance: Arc::clone(&shared.chance),
-        observer: Arc::clone(&shared.metrics) as _,
-        pause,
-        settings: settings(&config, &public_url),
-    });
-    let credentials = credentials(&config, &keys);
-    let agent_config = agent_config(&config, &credentials, &addresses, &shared);
-    let agent_shell = AgentListener::bind(Arc::clone(&guard), agent_config, config.guard.listen)
-        .await
-        .map_err(|source| StartError::Listen { address: config.guard.listen, key: "guard.listen", source })?;
+    let guard = opened.guard(journal, pause, &shared, &addresses, settings(&config, &public_url));
+    let credentials = credentials(&config, &opened.keys);
+    let agent_shell = bind_agent(&config, &guard, &credentials, &addresses, &shared).await?;
     let agent = agent_shell.local_addr();
     // Nothing is served yet, so no address was judged without knowing both listeners.
     addresses.set_own_listeners(vec![agent, control]);
 
-    let state = ControlState::new(ControlParts {
-        desk: Arc::new(Arc::clone(&guard)),
-        credentials: Arc::new(ArcSwap::from_pointee(credentials)),
-        keys: keys.keys.clone(),
-        metrics: scraper(&shared.metrics, &store),
-        policy_status: Arc::clone(&policies) as _,
-        observer: Arc::clone(&shared.metrics) as _,
-        clock: Arc::clone(&shared.clock),
-        chance: Arc::clone(&shared.chance),
-        public_url,
-    })
-    .map_err(|error| StartError::PublicUrl(error.to_string()))?;
+    let state = opened.control(&guard, credentials, public_url, &shared)?;
     let console_link = match config.approvers {
-        Approvers::Generated => Some(state.new_sign_in_code(&principal())),
+        Approvers::Generated => state.new_sign_in_link(&principal()),
         Approvers::Declared(_) => None,
     };
+    let tasks = serve(&guard, &opened.policies, (control_socket, state), agent_shell)?;
+    tracing::info!(%agent, %control, version = env!("CARGO_PKG_VERSION"), "ready");
+    Ok(Running { agent, control, console_link, guard, store: opened.store, tasks })
+}
 
+/// What was opened and has to be right before anything listens.
+struct Opened {
+    keys: Keys,
+    policies: Arc<Policies>,
+    store: Arc<SqliteStore>,
+}
+
+impl Opened {
+    fn guard(
+        &self,
+        journal: FileJournal,
+        pause: Arc<dyn Pause>,
+        shared: &Shared,
+        addresses: &Arc<AddressRules>,
+        settings: Settings,
+    ) -> Arc<Guard> {
+        Guard::new(Parts {
+            store: Arc::clone(&self.store) as Arc<dyn Store>,
+            upstream: Arc::new(HttpUpstream::new(Arc::clone(&shared.clock), Arc::clone(addresses))),
+            journal: Arc::new(journal),
+            keys: self.keys.keys.clone(),
+            policies: self.policies.in_force(),
+            clock: Arc::clone(&shared.clock),
+            chance: Arc::clone(&shared.chance),
+            observer: Arc::clone(&shared.metrics) as _,
+            pause,
+            settings,
+        })
+    }
+
+    fn control(
+        &self,
+        guard: &Arc<Guard>,
+        credentials: Credentials,
+        public_url: String,
+        shared: &Shared,
+    ) -> Result<Arc<ControlState>, StartError> {
+        let parts = ControlParts {
+            desk: Arc::new(Arc::clone(guard)),
+            credentials: Arc::new(ArcSwap::from_pointee(credentials)),
+            keys: self.keys.keys.clone(),
+            metrics: scraper(&shared.metrics, &self.store),
+            policy_status: Arc::clone(&self.policies) as _,
+            observer: Arc::clone(&shared.metrics) as _,
+            clock: Arc::clone(&shared.clock),
+            chance: Arc::clone(&shared.chance),
+            public_url,
+        };
+        ControlState::new(parts).map_err(|error| StartError::PublicUrl(error.to_string()))
+    }
+}
+
+async fn bind_agent(
+    config: &Config,
+    guard: &Arc<Guard>,
+    credentials: &Credentials,
+    addresses: &Arc<AddressRules>,
+    shared: &Shared,
+) -> Result<AgentListener, StartError> {
+    let agent_config = agent_config(config, credentials, addresses, shared);
+    let address = config.guard.listen;
+    AgentListener::bind(Arc::clone(guard), agent_config, address).await.map_err(|source| StartError::Listen {
+        address,
+        flag: "--listen",
+        key: "guard.listen",
+        source,
+    })
+}
+
+/// Begins everything that runs: sweeper, watch, both listeners.
+fn serve(
+    guard: &Arc<Guard>,
+    policies: &Arc<Policies>,
+    (control_socket, state): (TcpListener, Arc<ControlState>),
+    agent_shell: AgentListener,
+) -> Result<Tasks, StartError> {
     let mut tasks = Tasks::new();
-    tasks.background(Arc::clone(&guard).sweep_forever());
-    let watch = Watch::start(Arc::clone(&policies));
+    tasks.background(Arc::clone(guard).sweep_forever());
+    let watch = Watch::start(Arc::clone(policies));
     tasks.watch(watch.map_err(|error| StartError::Shell(format!("the policy folder cannot be watched: {error}")))?);
-    tasks.reload_on_hangup(policies).map_err(|error| StartError::Shell(error.to_string()))?;
+    tasks.reload_on_hangup(Arc::clone(policies)).map_err(|error| StartError::Shell(error.to_string()))?;
     tasks.serve_control(control_socket, state);
     tasks.serve_agent(agent_shell);
-    tracing::info!(%agent, %control, version = env!("CARGO_PKG_VERSION"), "ready");
-    Ok(Running { agent, control, console_link, guard, store, tasks })
+    Ok(tasks)
 }
 
 fn agent_config(
@@ -302,8 +292,8 @@ async fn open_store(config: &Config, keys: &Keys, shared: &Shared) -> Result<Arc
     Ok(Arc::new(store))
 }
 
-async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, key, source })
+async fn listen(address: SocketAddr, flag: &'static str, key: &'static str) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, flag, key, source })
 }
 
 fn local(socket: &TcpListener) -> Result<SocketAddr, StartError> {

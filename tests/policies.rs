@@ -219,7 +219,7 @@ fn becomes(set: &PolicySet, method: &str, target: &str, body: &str) -> Becomes {
     let Ok(call) = understand(head.into_owned(), body.to_owned().into(), &params, &limits, true) else {
         return Becomes::Refused;
     };
-    match judge(service, &selection, &call, &who(), &[] as &[HeaderName]) {
+    match judge(service, &selection, call, &who(), &[] as &[HeaderName]) {
         Ok(_) => Becomes::Held,
         Err(_) => Becomes::Refused,
     }

@@ -86,7 +86,7 @@ impl AgentProxy {
             Effect::Write if ctx.upgrade => Err(no_upgrade("this call is a write")),
             Effect::Write => Ok(Asked::Write { service, selection, agent, head: head.into_owned() }),
             Effect::Read => {
-                ctx.plain = !http10 && is_plain(&head);
+                ctx.plain = is_plain(&head);
                 self.prepare_read(table, &agent, &head, tool, ctx)?;
                 Ok(Asked::Read)
             }
@@ -163,7 +163,7 @@ impl AgentProxy {
 /// connection.
 fn is_plain(head: &Head<'_>) -> bool {
     let Present { body, cookie: _, credential: _, hop_by_hop } = head.present;
-    is_origin_form(head) && head.upgrade.is_none() && !body && !hop_by_hop && !head.expects_continue
+    is_origin_form(head) && head.upgrade.is_none() && !body && !hop_by_hop
 }
 
 fn is_origin_form(head: &Head<'_>) -> bool {

@@ -261,7 +261,21 @@ impl Lanes {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+
+    #[test]
+    fn a_plain_reads_peer_is_kept_for_its_address_only() {
+        let set = PolicySet::open("notes", "http://notes.test").unwrap();
+        let lane = Lane::new(&set.services[0], &SystemTrust::load());
+        let (one, two) = ("10.0.0.1:80".parse().unwrap(), "10.0.0.2:80".parse().unwrap());
+        let first = lane.plain_peer(one);
+        assert!(Arc::ptr_eq(&first, &lane.plain_peer(one)));
+        let second = lane.plain_peer(two);
+        let addresses = (first._address.as_inet().copied(), second._address.as_inet().copied());
+        assert_eq!(addresses, (Some(one), Some(two)));
+    }
 
     #[test]
     fn host_names_the_port_only_where_it_is_unusual() {

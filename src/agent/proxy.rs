@@ -39,13 +39,9 @@ use super::hold::verdict_of;
 use super::identity::IdentityRules;
 use super::lanes::{Dress, Lane, Lanes, Table, UPGRADED_IDLE};
 use super::observe::{AgentObserver, Observed, Verdict};
-use super::resolve::Addresses;
+use super::resolve::Tries;
 use super::respond;
 use super::wire::StrictStream;
-
-/// How many addresses of one name are tried for one read; a connection that was refused sent
-/// nothing.
-pub(super) const ADDRESSES_TRIED_MAX: usize = 4;
 
 /// What every request is answered with.
 pub(super) struct AgentProxy {
@@ -80,25 +76,9 @@ pub(super) struct Exchange {
     pub(super) upgrade: bool,
     /// Whether it is a read that [`AgentProxy::relay`] can carry out.
     pub(super) plain: bool,
-    addresses: Option<Arc<Addresses>>,
-    first: usize,
-    attempt: usize,
+    pub(super) tries: Tries,
     /// The answer in place of pingora's own error.
     problem: Option<Answer>,
-}
-
-impl Exchange {
-    /// Goes on to the next address of the same name, if there is one and `error` is a refused
-    /// connection, which sent nothing.
-    pub(super) fn goes_on(&mut self, error: &Error) -> bool {
-        let refused = matches!(error.etype, ErrorType::ConnectRefused | ErrorType::ConnectNoRoute);
-        let Some(addresses) = self.addresses.as_ref().filter(|_| refused) else {
-            return false;
-        };
-        addresses.skip(self.first, self.attempt);
-        self.attempt += 1;
-        self.attempt < ADDRESSES_TRIED_MAX && addresses.get(self.first, self.attempt).is_some()
-    }
 }
 
 /// The framing in front of this session.
@@ -141,19 +121,12 @@ impl AgentProxy {
         if lane.broken.is_some() {
             return Err(unreached("This service's upstream is not usable as configured; the operator's log says why."));
         }
-        let known = match ctx.addresses.take() {
-            Some(known) => known,
-            None => match lane.resolver.addresses().await {
-                Some(known) => {
-                    ctx.first = known.first();
-                    known
-                }
-                None => return Err(unreached("The upstream's name does not resolve. Nothing was sent.")),
-            },
-        };
+        if !ctx.tries.begin(&lane.resolver).await {
+            return Err(unreached("The upstream's name does not resolve. Nothing was sent."));
+        }
         let mut refused = false;
         let mut found = None;
-        while let Some(address) = known.get(ctx.first, ctx.attempt) {
+        while let Some(address) = ctx.tries.address() {
             match self.addresses.judge(address) {
                 Ok(address) => {
                     found = Some(address);
@@ -161,11 +134,10 @@ impl AgentProxy {
                 }
                 Err(_) => {
                     refused = true;
-                    ctx.attempt += 1;
+                    ctx.tries.pass();
                 }
             }
         }
-        ctx.addresses = Some(known);
         found.ok_or_else(|| {
             if refused {
                 respond::refusal(host_refused())
@@ -181,7 +153,7 @@ impl AgentProxy {
         table: &'t Table,
         ctx: &mut Exchange,
     ) -> pingora::Result<(SocketAddr, &'t Lane)> {
-        if ctx.attempt == 0 {
+        if ctx.tries.is_first() {
             ctx.inside = ctx.began.elapsed();
         }
         let way = match ctx.service.and_then(|index| table.get(index)) {
@@ -310,9 +282,7 @@ impl ProxyHttp for AgentProxy {
             dress: Dress::default(),
             upgrade: false,
             plain: false,
-            addresses: None,
-            first: 0,
-            attempt: 0,
+            tries: Tries::default(),
             problem: None,
         }
     }
@@ -428,7 +398,7 @@ impl ProxyHttp for AgentProxy {
         ctx: &mut Exchange,
         mut error: Box<Error>,
     ) -> Box<Error> {
-        error.set_retry(ctx.goes_on(&error));
+        error.set_retry(ctx.tries.goes_on(&error));
         error
     }
 

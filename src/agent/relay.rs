@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{Method, StatusCode, Version};
+use http::{StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::HttpTask;
 use pingora::protocols::http::v1::client::HttpSession;
@@ -61,7 +61,7 @@ impl AgentProxy {
                     }
                     return Ok((upstream, lane, peer));
                 }
-                Err(error) if ctx.goes_on(&error) => {}
+                Err(error) if ctx.tries.goes_on(&error) => {}
                 Err(error) => return Err(error.into_up()),
             }
         }
@@ -84,12 +84,15 @@ async fn stream(session: &mut Session, upstream: &mut HttpSession) -> pingora::R
             _ => None,
         };
         let mut tasks = Vec::with_capacity(2);
-        tasks.push(judged(session, task)?);
+        tasks.extend(judged(session, task)?);
         // What came along with the head leaves in one piece with it.
         match came_along {
-            Some(Ok(task)) => tasks.push(judged(session, task)?),
+            Some(Ok(task)) => tasks.extend(judged(session, task)?),
             Some(Err(error)) => tasks.push(HttpTask::Failed(error.into_up())),
             None => {}
+        }
+        if tasks.is_empty() {
+            continue;
         }
         if session.as_downstream_mut().response_duplex_vec(tasks).await? {
             return Ok(());
@@ -97,27 +100,36 @@ async fn stream(session: &mut Session, upstream: &mut HttpSession) -> pingora::R
     }
 }
 
-/// A piece of the answer as the client gets it.
-fn judged(session: &Session, mut task: HttpTask) -> pingora::Result<HttpTask> {
+/// A piece of the answer as the client gets it; `None` for one that it does not get.
+fn judged(session: &mut Session, mut task: HttpTask) -> pingora::Result<Option<HttpTask>> {
     if let HttpTask::Header(head, end) = &mut task {
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "a switch nobody asked for").into_up());
         }
+        let http10 = session.req_header().version == Version::HTTP_10;
+        // HTTP/1.0 has no answers before the answer (RFC 9110 section 15.2).
+        if http10 && head.status.is_informational() {
+            return Ok(None);
+        }
         strip(head)?;
-        if !*end {
-            frame(&session.req_header().method, head)?;
+        // HEAD, 204 and 304 have ended with the head.
+        if !*end && !head.status.is_informational() {
+            frame(session, http10, head)?;
         }
     }
-    Ok(task)
+    Ok(Some(task))
 }
 
-/// An answer whose length is told by the end of the connection goes on in chunks: the client's
-/// connection stays, and a broken answer is seen to be one.
-fn frame(method: &Method, head: &mut ResponseHeader) -> pingora::Result<()> {
-    let bodiless = *method == Method::HEAD
-        || head.status.is_informational()
-        || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    if bodiless || head.headers.contains_key(CONTENT_LENGTH) || head.headers.contains_key(TRANSFER_ENCODING) {
+/// An answer whose length is not known beforehand goes on in chunks: the client's connection stays,
+/// and a broken answer is seen to be one. A client of HTTP/1.0 knows no chunks (RFC 9112 section
+/// 6.1) and reads up to the close.
+fn frame(session: &mut Session, http10: bool, head: &mut ResponseHeader) -> pingora::Result<()> {
+    if http10 && !head.headers.contains_key(CONTENT_LENGTH) {
+        head.remove_header(&TRANSFER_ENCODING);
+        session.set_keepalive(None);
+        return Ok(());
+    }
+    if head.headers.contains_key(CONTENT_LENGTH) || head.headers.contains_key(TRANSFER_ENCODING) {
         return Ok(());
     }
     head.set_version(Version::HTTP_11);

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use pingora::ErrorType;
 use tokio::sync::Mutex;
 
 /// How long a lookup is believed.
@@ -20,6 +21,10 @@ const STALE_FOR: Duration = Duration::from_secs(300);
 const LOOKUP_MAX: Duration = Duration::from_secs(5);
 /// How many addresses of one name are kept.
 const ADDRESSES_MAX: usize = 16;
+
+/// How many addresses of one name are tried for one read; a connection that was refused sent
+/// nothing.
+pub(super) const ADDRESSES_TRIED_MAX: usize = 4;
 
 /// The addresses of one name.
 #[derive(Debug)]
@@ -54,6 +59,52 @@ impl Addresses {
     /// one after it.
     pub(super) fn skip(&self, first: usize, attempt: usize) {
         self.first.store((first + attempt + 1) % self.all.len().max(1), Ordering::Relaxed);
+    }
+}
+
+/// The tries of one read at the addresses of one name.
+#[derive(Debug, Default)]
+pub(super) struct Tries {
+    addresses: Option<Arc<Addresses>>,
+    first: usize,
+    before: usize,
+}
+
+impl Tries {
+    /// Whether no address was tried yet.
+    pub(super) const fn is_first(&self) -> bool {
+        self.before == 0
+    }
+
+    /// Looks the name up, the first time. `false` if it does not resolve.
+    pub(super) async fn begin(&mut self, resolver: &Resolver) -> bool {
+        if self.addresses.is_none() {
+            self.addresses = resolver.addresses().await;
+            self.first = self.addresses.as_ref().map_or(0, |known| known.first());
+        }
+        self.addresses.is_some()
+    }
+
+    /// The address to try now.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.addresses.as_ref()?.get(self.first, self.before)
+    }
+
+    /// Leaves this address out.
+    pub(super) const fn pass(&mut self) {
+        self.before += 1;
+    }
+
+    /// Goes on to the next address, if there is one and `error` is a refused connection, which sent
+    /// nothing.
+    pub(super) fn goes_on(&mut self, error: &pingora::Error) -> bool {
+        let refused = matches!(error.etype, ErrorType::ConnectRefused | ErrorType::ConnectNoRoute);
+        let Some(addresses) = self.addresses.as_ref().filter(|_| refused) else {
+            return false;
+        };
+        addresses.skip(self.first, self.before);
+        self.before += 1;
+        self.before < ADDRESSES_TRIED_MAX && addresses.get(self.first, self.before).is_some()
     }
 }
 
@@ -137,5 +188,25 @@ mod tests {
         assert_eq!(order(addresses.first()), (Some(one), Some(two), None));
         addresses.skip(0, 0);
         assert_eq!(order(addresses.first()), (Some(two), Some(one), None));
+    }
+
+    #[test]
+    fn only_a_refused_connection_goes_on_to_the_next_address() {
+        let all: Vec<SocketAddr> = (1..=6).map(|n| SocketAddr::from(([10, 0, 0, n], 80))).collect();
+        let error = |kind| pingora::Error::new(kind);
+        let tries =
+            |count: usize| Tries { addresses: Some(Addresses::new(all[..count].to_vec(), false)), first: 0, before: 0 };
+        for sent in [ErrorType::ConnectTimedout, ErrorType::TLSHandshakeFailure, ErrorType::ReadTimedout] {
+            let mut tries = tries(2);
+            assert!(!tries.goes_on(&error(sent)));
+            assert_eq!(tries.address(), Some(all[0]));
+        }
+        let mut two = tries(2);
+        assert!(two.goes_on(&error(ErrorType::ConnectRefused)));
+        assert_eq!(two.address(), Some(all[1]));
+        assert!(!two.goes_on(&error(ErrorType::ConnectNoRoute)), "there is no third");
+        let mut six = tries(6);
+        let gone_on = std::iter::repeat_with(|| six.goes_on(&error(ErrorType::ConnectRefused))).take_while(|on| *on);
+        assert_eq!(gone_on.count() + 1, ADDRESSES_TRIED_MAX);
     }
 }

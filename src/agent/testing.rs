@@ -49,6 +49,10 @@ pub(super) enum Script {
     CloseUnanswered,
     /// Reads the request whole, then says nothing.
     Silent,
+    /// Writes these bytes, then closes.
+    Last(Vec<u8>),
+    /// Writes these bytes, waits for the guard to close, and records that as `closed`.
+    UntilClosed(Vec<u8>),
     /// Writes these bytes, then echoes whatever comes.
     Echo(Vec<u8>),
 }
@@ -139,6 +143,16 @@ async fn serve(
         match script {
             Script::Answer(answer) => stream.write_all(&answer).await.unwrap(),
             Script::CloseUnanswered => return,
+            Script::Last(answer) => {
+                stream.write_all(&answer).await.unwrap();
+                return;
+            }
+            Script::UntilClosed(answer) => {
+                stream.write_all(&answer).await.unwrap();
+                while let Ok(1..) = stream.read(&mut [0; 64]).await {}
+                received.lock().unwrap().push("closed".to_owned());
+                return;
+            }
             Script::Silent => {
                 let mut by_hand = by_hand.lock().await;
                 while let Some(piece) = by_hand.recv().await {

@@ -4,6 +4,10 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::control::told::{Standing, Told};
+use crate::draft::receipt::Receipt;
+use crate::draft::state::{Phase, Status};
+
 use super::out::{visible, visible_block};
 
 /// A member as text; `-` where there is none.
@@ -51,7 +55,11 @@ pub(super) fn whole(draft: &Value) -> String {
         let _ = writeln!(out, "{label:<12} {value}");
     };
     row("draft", text(draft, "/draft_id"));
+    let told = told(draft);
     row("status", status(draft));
+    if let Some(told) = &told {
+        row("", format!("{} {}", told.headline, visible(&told.sentence)));
+    }
     row("tool", format!("{} ({}) of {}", text(draft, "/tool"), text(draft, "/capability"), text(draft, "/service")));
     row("risk", text(draft, "/risk"));
     row("for", format!("{}, asked by {}", text(draft, "/owner"), text(draft, "/initiator")));
@@ -60,12 +68,14 @@ pub(super) fn whole(draft: &Value) -> String {
             row(label, text(draft, pointer));
         }
     }
-    row("held", format!("{}, ends {}", text(draft, "/created_at"), text(draft, "/expires_at")));
+    let until = if waits(draft) { "ends" } else { "to be decided until" };
+    row("held", format!("{}, {until} {}", text(draft, "/created_at"), text(draft, "/expires_at")));
     if draft.get("possible_duplicate_of").is_some_and(|id| !id.is_null()) {
         row("careful", format!("the same call was carried out before: {}", text(draft, "/possible_duplicate_of")));
     }
     preview(&mut out, draft);
-    request(&mut out, draft);
+    let label = told.map_or("The request", |told| told.request);
+    request(&mut out, draft, label);
     ending(&mut out, draft);
     let _ = write!(out, "args hash    {}", text(draft, "/args_hash"));
     out
@@ -78,10 +88,32 @@ fn status(draft: &Value) -> String {
     }
 }
 
+fn waits(draft: &Value) -> bool {
+    draft.get("status").and_then(Value::as_str) == Some(Status::Pending.as_str())
+}
+
+/// Where the draft stands in words; nothing for a status that this program does not know.
+fn told(draft: &Value) -> Option<Told> {
+    let word = |name: &str| draft.get(name).and_then(Value::as_str);
+    let read = |name: &str| draft.get(name).cloned().filter(|value| !value.is_null());
+    let receipt = read("receipt").and_then(|value| serde_json::from_value::<Receipt>(value).ok());
+    let refused = read("refused").and_then(|value| serde_json::from_value(value).ok());
+    Some(Told::of(&Standing {
+        status: Status::parse(word("status")?)?,
+        phase: read("phase").and_then(|value| serde_json::from_value::<Phase>(value).ok()),
+        intact: draft.get("intact") != Some(&Value::Bool(false)),
+        voted: draft.get("votes").and_then(Value::as_array).is_some_and(|votes| !votes.is_empty()),
+        failure: word("failure"),
+        receipt: receipt.as_ref(),
+        refused: refused.as_ref(),
+    }))
+}
+
 fn preview(out: &mut String, draft: &Value) {
     let _ = writeln!(out, "\n  {}", headline(draft));
     let Some(card) = draft.get("preview").filter(|card| !card.is_null()) else { return };
-    let _ = writeln!(out, "  {}", text(card, "/impact"));
+    let shown = if waits(draft) { "" } else { "shown for the decision: " };
+    let _ = writeln!(out, "  {shown}{}", text(card, "/impact"));
     for detail in card.get("details").and_then(Value::as_array).into_iter().flatten() {
         let _ = writeln!(out, "    {}: {}", text(detail, "/key"), text(detail, "/value"));
     }
@@ -91,9 +123,9 @@ fn preview(out: &mut String, draft: &Value) {
     }
 }
 
-fn request(out: &mut String, draft: &Value) {
+fn request(out: &mut String, draft: &Value, label: &str) {
     let Some(request) = draft.get("request").filter(|request| !request.is_null()) else { return };
-    let _ = writeln!(out, "\n  will be sent:\n    {} {}", text(request, "/method"), text(request, "/target"));
+    let _ = writeln!(out, "\n  {label}:\n    {} {}", text(request, "/method"), text(request, "/target"));
     for header in request.get("headers").and_then(Value::as_array).into_iter().flatten() {
         let _ = writeln!(out, "    {}: {}", text(header, "/0"), text(header, "/1"));
     }
@@ -115,10 +147,6 @@ fn request(out: &mut String, draft: &Value) {
 }
 
 fn ending(out: &mut String, draft: &Value) {
-    if draft.get("refused").is_some_and(|refused| !refused.is_null()) {
-        let by = text(draft, "/refused/by/id");
-        let _ = writeln!(out, "refused      by {by}: {}", text(draft, "/refused/reason"));
-    }
     if draft.get("failure").is_some_and(|failure| !failure.is_null()) {
         let _ = writeln!(out, "failed       {}", text(draft, "/failure"));
     }
@@ -155,6 +183,29 @@ mod tests {
     #[test]
     fn the_card_hides_nothing_and_steers_nothing() {
         insta::assert_snapshot!(whole(&draft()));
+    }
+
+    #[test]
+    fn an_ended_draft_speaks_of_no_confirmation_to_come() {
+        let refused = json!({
+            "by": {"kind": "approver", "id": "alice", "auth_method": "bearer", "channel": "api",
+                   "at": "2026-01-01T00:01:00.000Z"},
+            "reason": "wrong\u{1b}[2J customer", "at": "2026-01-01T00:01:00.000Z", "mac": null,
+        });
+        for (status, words) in [
+            ("rejected", "Rejected. By alice: wrong\\u{1b}[2J customer. Nothing was sent."),
+            ("expired", "Too late. Its time ended"),
+            ("withdrawn", "Taken back. The agent"),
+            ("unverifiable", "It cannot be verified whether this happened."),
+        ] {
+            let mut ended = draft();
+            ended["status"] = json!(status);
+            ended["refused"] = if status == "rejected" { refused.clone() } else { Value::Null };
+            let card = whole(&ended);
+            assert!(card.contains(words), "{status}: {card}");
+            assert!(!card.to_lowercase().contains("once confirmed") && !card.contains("will be sent"), "{card}");
+            assert!(card.contains("shown for the decision: A to-do is made."), "{card}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// How long connecting may take.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How to reach a guard, as options of every `drafts` subcommand.
+/// How to reach a guard, as options of every subcommand that asks one.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Reach {
     /// The control listener's URL

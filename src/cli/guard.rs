@@ -92,7 +92,7 @@ pub(super) fn run(args: Args, out: Output) -> Result<Exit, Failed> {
         if !out.json {
             out.line(format!("guards   {url}: reads pass, every other call waits for you"));
         }
-        launch::announce(running, out);
+        launch::announce(running, out, &keys);
         if !out.json {
             out.line(format!("decide   {}   or in the console", launch::confirm_command(running, &keys)));
         }
@@ -115,7 +115,8 @@ mod tests {
     #[test]
     fn the_policy_holds_every_write_of_any_url() {
         for url in ["https://api.example.com", "http://127.0.0.1:8080/v1", "http://[::1]:8080"] {
-            let read = policy(base_url(url).unwrap().as_str()).read().unwrap();
+            let read =
+                policy(base_url(url).unwrap().as_str()).read(&crate::policy::roles::Roles::Only(vec![])).unwrap();
             let service = &read.set.services[0];
             assert!(service.unmatched.write_held && service.unmatched.read_passes, "{url}");
             assert!(service.tools.is_empty());

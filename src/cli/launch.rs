@@ -52,8 +52,9 @@ pub(super) async fn until_stopped(
     Ok(exit)
 }
 
-/// The ready lines: for a program one line of JSON, for a person a few words.
-pub(super) fn announce(running: &Running, out: Output) {
+/// The ready lines: for a program one line of JSON, for a person a few words. `keys` is the file
+/// with the generated approver's token.
+pub(super) fn announce(running: &Running, out: Output, keys: &Path) {
     if out.json {
         out.value(&ready(running));
         return;
@@ -62,6 +63,7 @@ pub(super) fn announce(running: &Running, out: Output) {
     out.line(format!("control  {}", running.control_url()));
     if let Some(link) = running.console_link() {
         out.line(format!("console  {link}   (signs you in once, within two minutes)"));
+        out.line(format!("         {}   (prints another one)", console_command(running, keys)));
     }
     out.line(format!("metrics  {}/metrics", running.control_url()));
 }
@@ -95,7 +97,16 @@ fn failed(error: &StartError) -> Failed {
 
 /// The command that confirms at this guard, from any folder.
 pub(super) fn confirm_command(running: &Running, keys: &Path) -> String {
+    command("drafts confirm", running, keys)
+}
+
+/// The command that prints a new link to this guard's console, from any folder.
+pub(super) fn console_command(running: &Running, keys: &Path) -> String {
+    command("console", running, keys)
+}
+
+fn command(what: &str, running: &Running, keys: &Path) -> String {
     let program = std::env::current_exe().map_or_else(|_| "countersign".to_owned(), |path| path.display().to_string());
     let keys = std::path::absolute(keys).unwrap_or_else(|_| keys.to_owned());
-    format!("{program} drafts confirm --control {} --keys {}", running.control_url(), keys.display())
+    format!("{program} {what} --control {} --keys {}", running.control_url(), keys.display())
 }

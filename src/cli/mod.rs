@@ -6,11 +6,13 @@
 mod card;
 mod check;
 mod connect;
+mod console;
 mod drafts;
 mod guard;
 mod launch;
 pub mod out;
 mod quickstart;
+mod refused;
 mod run;
 mod sample;
 mod schema;
@@ -30,6 +32,7 @@ use out::{Exit, Failed, Output};
   countersign guard https://api.example.com
   countersign run --config countersign.yaml
   countersign drafts watch
+  countersign console
 
 Exit codes: 0 done, 1 refused or mistakes found, 2 wrong use or a file that cannot be used,
 3 something that is needed cannot be reached, 4 the outcome is not known (yet)"
@@ -49,6 +52,7 @@ enum Command {
     Quickstart(quickstart::Args),
     Check(check::Args),
     Drafts(drafts::Args),
+    Console(console::Args),
     Token(token::Args),
     Schema(schema::Args),
 }
@@ -72,6 +76,7 @@ fn perform(command: Command, out: Output) -> Result<Exit, Failed> {
         Command::Quickstart(args) => quickstart::run(&args, out),
         Command::Check(args) => check::run(&args, out),
         Command::Drafts(args) => small_runtime()?.block_on(drafts::run(args, out)),
+        Command::Console(args) => small_runtime()?.block_on(console::run(args, out)),
         Command::Token(args) => Ok(token::run(&args, out)),
         Command::Schema(args) => Ok(schema::run(&args, out)),
     }
@@ -100,7 +105,9 @@ mod tests {
 
     #[test]
     fn every_subcommand_explains_itself_and_takes_json() {
-        for command in ["run", "guard", "quickstart", "check", "drafts", "drafts confirm", "token new", "schema"] {
+        for command in
+            ["run", "guard", "quickstart", "check", "drafts", "drafts confirm", "console", "token new", "schema"]
+        {
             let error = parse(&format!("{command} --help")).unwrap_err();
             assert_eq!(error.kind(), clap::error::ErrorKind::DisplayHelp, "{command}");
             let help = error.to_string();
@@ -131,6 +138,9 @@ mod tests {
             format!("drafts resolve {id} --outcome failed --evidence looked"),
             format!("drafts again {id}"),
             "drafts watch".to_owned(),
+            "console".to_owned(),
+            "console --control http://127.0.0.1:9 --keys k --json".to_owned(),
+            "check policies/ --config countersign.yaml".to_owned(),
             "token new".to_owned(),
             "schema policy".to_owned(),
             "schema config".to_owned(),

@@ -104,6 +104,7 @@ fn guide(running: &Running, sample: &Sample, keys: &Path) -> String {
     let agent = running.agent_url();
     let control = running.control_url();
     let (read, write, confirm) = (curl_read(&agent), curl_write(&agent), launch::confirm_command(running, keys));
+    let console = launch::console_command(running, keys);
     let link = running.console_link().unwrap_or(&control);
     let folder = keys.parent().unwrap_or(keys).display();
     format!(
@@ -118,8 +119,9 @@ A write is held: 202, and nothing has reached the service:
 The same write again joins the same draft:
   {write}
 
-Decide in the console (the link signs you in once, within two minutes):
+Decide in the console (the link signs you in once, within two minutes; the second line prints another):
   {link}
+  {console}
 or here, in another terminal:
   {confirm}
 Then repeat the read, or the write: it answers with the stored result, and is not sent again.
@@ -159,7 +161,7 @@ mod tests {
     #[test]
     fn the_example_policy_is_right_and_guards_the_sample() {
         let address = SocketAddr::from(([127, 0, 0, 1], 4242));
-        let read = policy(address).read().unwrap();
+        let read = policy(address).read(&crate::policy::roles::Roles::Only(vec![ROLE.to_owned()])).unwrap();
         assert_eq!(read.set.services.len(), 1);
         assert_eq!(read.set.services[0].upstream.port, 4242);
         let create = read.set.services[0].tools.iter().find(|tool| tool.name.as_str() == "create_todo").unwrap();

@@ -39,7 +39,8 @@ impl Closed {
             return Ok(Self { members: Map::new(), errors: Vec::new() });
         }
         if !is_json(headers) {
-            let detail = "This call takes application/json in UTF-8, without a content coding. Nothing was changed.";
+            let detail = "This call takes JSON in UTF-8, without a content coding. Nothing was changed; send it with \
+                          Content-Type: application/json.";
             return Err(Problem::new(Code::MediaTypeUnsupported, detail));
         }
         let parsed = json::parse(body).map_err(|error| {

@@ -10,7 +10,8 @@
 //! | [`caller`], [`credentials`], [`origin`] | who stands there, and did they mean to come? |
 //! | [`closed`], [`asked`] | what exactly is asked? |
 //! | [`desk`] | what may this shell ask of the guard? |
-//! | [`drafts`], [`tokens`], [`events`], [`policies`], [`health`] | the calls |
+//! | [`drafts`], [`tokens`], [`events`], [`policies`], [`links`], [`health`] | the calls |
+//! | [`told`] | where does a draft stand, in words? |
 //! | [`openapi`] | the same table, for machines |
 //! | [`console`] | the same calls, for people |
 
@@ -18,6 +19,7 @@ pub mod credentials;
 pub mod desk;
 pub mod listener;
 pub mod state;
+pub mod told;
 
 mod asked;
 mod caller;
@@ -28,6 +30,7 @@ mod drafts;
 mod events;
 mod framed;
 mod health;
+mod links;
 mod openapi;
 mod origin;
 mod policies;
@@ -40,4 +43,4 @@ mod tokens;
 mod tests;
 
 pub use routes::router;
-pub use state::{ControlParts, ControlState, PolicyReport, PolicyStatus, Scrape};
+pub use state::{ControlParts, ControlState, NotTaken, PolicyReport, PolicyStatus, Scrape};

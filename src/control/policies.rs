@@ -7,13 +7,15 @@ use std::sync::Arc;
 use axum::response::Response;
 use serde_json::{Value, json};
 
+use crate::base::refusal::FieldError;
 use crate::guard::problem::Problem;
+use crate::policy::diagnostic::{Diagnostic, Severity};
 use crate::policy::model::{Capability, CapabilityStatus, Service, Tool};
 
 use super::asked::Asked;
 use super::closed::Closed;
 use super::reply;
-use super::state::PolicyReport;
+use super::state::{NotTaken, PolicyReport};
 
 /// `GET /v1/capabilities`
 pub(super) async fn capabilities(asked: Asked) -> Response {
@@ -88,10 +90,23 @@ async fn try_reload(asked: &Asked) -> Result<PolicyReport, Problem> {
     Closed::read(asked.headers(), &asked.body)?.finish()?;
     let status = Arc::clone(&asked.state.policy_status);
     let reloaded = tokio::task::spawn_blocking(move || status.reload()).await;
-    let result = reloaded.unwrap_or_else(|_| Err("the reload broke off; the guard's log says why".to_owned()));
-    result.map_err(|why| {
-        let mut problem = reply::invalid("", why);
-        problem.detail = "The policy files were not taken; the last good set stays in force. See `errors`.".to_owned();
-        problem.with("version", &asked.state.desk.policies().version)
-    })
+    let broken = || Err(NotTaken::Unreadable("the reload broke off; the guard's log says why".to_owned()));
+    let result = reloaded.unwrap_or_else(|_| broken());
+    result.map_err(|why| not_taken(&why).with("version", &asked.state.desk.policies().version))
+}
+
+/// Every mistake by itself: in `errors` for whoever reads problems, in `diagnostics` as
+/// `countersign check --json` prints them.
+fn not_taken(why: &NotTaken) -> Problem {
+    let (errors, diagnostics) = match why {
+        NotTaken::Unreadable(text) => (vec![text.clone()], &[][..]),
+        NotTaken::Mistakes(all) => {
+            let errors = all.iter().filter(|found| found.severity == Severity::Error);
+            (errors.map(Diagnostic::line).collect(), all.as_slice())
+        }
+    };
+    let errors = errors.into_iter().map(|reason| FieldError { pointer: String::new(), reason });
+    let mut problem = reply::invalid_all(errors.collect());
+    problem.detail = "The policy files were not taken; the last good set stays in force. See `errors`.".to_owned();
+    problem.with("diagnostics", &diagnostics)
 }

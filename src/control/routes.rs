@@ -29,7 +29,7 @@ use super::console;
 use super::framed::BodyCut;
 use super::reply;
 use super::state::ControlState;
-use super::{drafts, events, health, openapi, policies, tokens};
+use super::{drafts, events, health, links, openapi, policies, tokens};
 
 /// Longest body of a request, in bytes.
 pub(super) const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -160,6 +160,8 @@ pub(super) static ROUTES: &[Route] = &[
         query &[], body None, answers &[(200, "Policies")], codes &[], policies::show),
     route!(POST "/v1/policies/reload" Approver "reloadPolicies" "Reads the policy files again and takes them if all of them are right."
         query &[], body Some("Empty"), answers &[(200, "PolicyReport")], codes &[], policies::reload),
+    route!(POST "/v1/sign-in-links" Approver "newSignInLink" "Makes a one-time link that signs this approver in at the console."
+        query &[], body Some("Empty"), answers &[(201, "SignInLink")], codes &[], links::make),
     route!(GET "/healthz" Nothing "healthz" "The process is there."
         query &[], body None, answers &[(200, "Health")], codes &[], health::healthz),
     route!(GET "/readyz" Nothing "readyz" "Whether holds can be taken."

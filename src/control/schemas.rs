@@ -37,11 +37,14 @@ fn object(properties: Value, required: &[&str], closed: bool) -> Value {
     schema
 }
 
+/// Schemas of one subject, by name.
+type Schemas = Vec<(&'static str, Value)>;
+
 /// Every schema by name.
 pub(super) fn all() -> Value {
     let mut all = bodies();
-    for (name, schema) in views().into_iter().chain(records()).chain(policies()) {
-        all.insert(name.to_owned(), schema);
+    for part in [words(), drafts(), shown(), decided(), decisions(), proofs(), events(), problems(), policies()] {
+        all.extend(part.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
     }
     Value::Object(all)
 }
@@ -80,72 +83,17 @@ fn line_properties() -> Value {
     })
 }
 
-fn views() -> Vec<(&'static str, Value)> {
+/// The words that several schemas use.
+fn words() -> Schemas {
     let statuses: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
-    let failures: Vec<&str> = Failure::ALL.iter().map(|failure| failure.as_str()).collect();
-    let mut draft = line_properties();
-    let more = json!({
-        "args": {}, "request": nullable(reference("Request")), "session": nullable(text()), "role": nullable(text()),
-        "subject": nullable(text()), "admin_context": nullable(text()), "admin_mode": nullable(text()), "message_id": nullable(text()),
-        "origin_request_id": nullable(text()), "policy_version": nullable(text()),
-        "votes": {"type": "array", "items": reference("Vote")}, "refused": nullable(reference("Refused")),
-        "failure": nullable(json!({"enum": failures})), "again": {"type": "boolean"}, "receipt": nullable(reference("Receipt")),
-        "evidence": {"type": "array", "items": reference("Evidence")}, "claimed_at": nullable(time()),
-        "sent_at": nullable(time()), "ended_at": nullable(time()), "collected_at": nullable(time()),
-    });
-    if let (Value::Object(draft), Value::Object(more)) = (&mut draft, more) {
-        draft.extend(more);
-    }
     vec![
         ("Status", json!({"enum": statuses})),
         ("Risk", json!({"enum": ["low", "medium", "high"]})),
         (
-            "Preview",
+            "SignInLink",
             object(
-                json!({
-                    "title": text(), "target": text(), "impact": text(),
-                    "details": {"type": "array", "items": object(json!({"key": text(), "value": text()}), &["key", "value"], false)},
-                }),
-                &["title", "target", "impact", "details"],
-                false,
-            ),
-        ),
-        ("DraftLine", object(line_properties(), &["draft_id", "status", "args_hash"], false)),
-        ("Draft", object(draft, &["draft_id", "status", "args_hash", "args"], false)),
-        (
-            "Request",
-            object(
-                json!({
-                    "method": text(), "target": text(),
-                    "headers": {"type": "array", "items": {"type": "array", "items": text()}},
-                    "credentials": {"type": "array", "items": text()}, "kind": text(), "content_type": text(),
-                    "length": {"type": "integer"}, "sha256": digest(), "body": nullable(text()),
-                }),
-                &["method", "target", "headers", "kind", "length", "sha256"],
-                false,
-            ),
-        ),
-        (
-            "Page",
-            object(
-                json!({"drafts": {"type": "array", "items": reference("DraftLine")}, "next": nullable(text())}),
-                &["drafts", "next"],
-                false,
-            ),
-        ),
-        (
-            "Decided",
-            object(
-                json!({
-                    "draft_id": text(), "status": reference("Status"),
-                    "phase": nullable(json!({"enum": ["claimed", "sending"]})),
-                    "outcome": nullable(json!({"enum": ["succeeded", "failed"]})),
-                    "executed": {"enum": [true, false, "unknown"]}, "failure": nullable(json!({"enum": failures})),
-                    "args_hash": digest(), "decided_by": nullable(json!({"type": "array", "items": reference("Decider")})),
-                    "reason": nullable(text()), "receipt": nullable(reference("Receipt")), "replayed": {"type": "boolean"},
-                    "votes": object(json!({"have": {"type": "integer"}, "need": {"type": "integer"}}), &[], false),
-                }),
-                &["status"],
+                json!({"link": text(), "approver": text(), "expires_at": time()}),
+                &["link", "approver", "expires_at"],
                 false,
             ),
         ),
@@ -153,93 +101,122 @@ fn views() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn records() -> Vec<(&'static str, Value)> {
-    let count = json!({"type": "integer"});
+fn failure() -> Value {
+    let failures: Vec<&str> = Failure::ALL.iter().map(|failure| failure.as_str()).collect();
+    nullable(json!({"enum": failures}))
+}
+
+/// Drafts: a line of the queue, a page of it, and everything of one.
+fn drafts() -> Schemas {
+    let mut draft = line_properties();
+    let more = json!({
+        "args": {}, "request": nullable(reference("Request")), "session": nullable(text()), "role": nullable(text()),
+        "subject": nullable(text()), "admin_context": nullable(text()), "admin_mode": nullable(text()), "message_id": nullable(text()),
+        "origin_request_id": nullable(text()), "policy_version": nullable(text()),
+        "votes": {"type": "array", "items": reference("Vote")}, "refused": nullable(reference("Refused")),
+        "failure": failure(), "again": {"type": "boolean"}, "receipt": nullable(reference("Receipt")),
+        "evidence": {"type": "array", "items": reference("Evidence")}, "claimed_at": nullable(time()),
+        "sent_at": nullable(time()), "ended_at": nullable(time()), "collected_at": nullable(time()),
+    });
+    if let (Value::Object(draft), Value::Object(more)) = (&mut draft, more) {
+        draft.extend(more);
+    }
+    let page = json!({"drafts": {"type": "array", "items": reference("DraftLine")}, "next": nullable(text())});
     vec![
-        (
-            "Decider",
-            object(
-                json!({
-                    "kind": {"enum": ["approver", "owner", "policy", "guard"]}, "id": text(), "auth_method": text(),
-                    "channel": {"enum": ["api", "console", "token", "guard"]}, "at": time(),
-                }),
-                &["kind", "id", "auth_method", "channel", "at"],
-                false,
-            ),
-        ),
-        (
-            "Vote",
-            object(
-                json!({"decider": reference("Decider"), "epoch": count, "comment": text(), "mac": digest()}),
-                &["decider", "epoch", "mac"],
-                false,
-            ),
-        ),
-        (
-            "Refused",
-            object(
-                json!({
-                    "by": nullable(reference("Decider")), "reason": text(), "at": time(), "mac": nullable(digest()),
-                }),
-                &["by", "reason", "at"],
-                false,
-            ),
-        ),
-        (
-            "Evidence",
-            object(
-                json!({"at": time(), "source": text(), "text": text(), "upstream_status": count}),
-                &["at", "source", "text"],
-                false,
-            ),
-        ),
-        (
-            "Receipt",
-            object(
-                json!({
-                    "id": text(), "action_id": text(), "service": text(), "tool": text(), "capability": text(),
-                    "status": {"enum": ["succeeded", "failed"]}, "summary": text(),
-                    "judged": {"enum": ["status", "body", "probe", "person"]}, "partial": {"type": "boolean"},
-                    "accepted": {"type": "boolean"}, "recovered": {"type": "boolean"}, "superseded": {"type": "boolean"},
-                    "args_hash": digest(), "sent_digest": nullable(digest()), "policy_version": text(),
-                    "decided_by": {"type": "array", "items": reference("Decider")}, "effect_key": nullable(text()),
-                    "attempts": count, "upstream_status": nullable(count.clone()), "response_digest": nullable(digest()),
-                    "truncated": {"type": "boolean"}, "sent_at": nullable(time()), "settled_at": time(),
-                }),
-                &["id", "action_id", "status", "summary", "judged", "args_hash", "decided_by", "settled_at"],
-                false,
-            ),
-        ),
-        (
-            "Event",
-            object(
-                json!({
-                    "seq": count, "at": time(), "kind": text(), "draft_id": text(), "tenant": text(),
-                    "owner_hash": digest(), "tool": text(), "status": reference("Status"), "epoch": count,
-                    "args_hash": digest(), "by": text(), "reason": text(),
-                }),
-                &["seq", "at", "kind", "draft_id", "status"],
-                false,
-            ),
-        ),
-        (
-            "Events",
-            object(
-                json!({"events": {"type": "array", "items": reference("Event")}, "next": {"type": "integer"}}),
-                &["events", "next"],
-                false,
-            ),
-        ),
-        ("Problem", problem()),
+        ("DraftLine", object(line_properties(), &["draft_id", "status", "args_hash"], false)),
+        ("Draft", object(draft, &["draft_id", "status", "args_hash", "args"], false)),
+        ("Page", object(page, &["drafts", "next"], false)),
+    ]
+}
+
+/// What people are shown of a call.
+fn shown() -> Schemas {
+    let detail = object(json!({"key": text(), "value": text()}), &["key", "value"], false);
+    let preview = json!({
+        "title": text(), "target": text(), "impact": text(), "details": {"type": "array", "items": detail},
+    });
+    let request = json!({
+        "method": text(), "target": text(),
+        "headers": {"type": "array", "items": {"type": "array", "items": text()}},
+        "credentials": {"type": "array", "items": text()}, "kind": text(), "content_type": text(),
+        "length": {"type": "integer"}, "sha256": digest(), "body": nullable(text()),
+    });
+    vec![
+        ("Preview", object(preview, &["title", "target", "impact", "details"], false)),
+        ("Request", object(request, &["method", "target", "headers", "kind", "length", "sha256"], false)),
+    ]
+}
+
+/// The answer to a decision.
+fn decided() -> Schemas {
+    let count = json!({"type": "integer"});
+    let properties = json!({
+        "draft_id": text(), "status": reference("Status"), "phase": nullable(json!({"enum": ["claimed", "sending"]})),
+        "outcome": nullable(json!({"enum": ["succeeded", "failed"]})), "executed": {"enum": [true, false, "unknown"]},
+        "failure": failure(), "args_hash": digest(),
+        "decided_by": nullable(json!({"type": "array", "items": reference("Decider")})),
+        "reason": nullable(text()), "receipt": nullable(reference("Receipt")), "replayed": {"type": "boolean"},
+        "votes": object(json!({"have": count, "need": count}), &[], false),
+    });
+    vec![("Decided", object(properties, &["status"], false))]
+}
+
+/// Who decided, and how.
+fn decisions() -> Schemas {
+    let decider = json!({
+        "kind": {"enum": ["approver", "owner", "policy", "guard"]}, "id": text(), "auth_method": text(),
+        "channel": {"enum": ["api", "console", "token", "guard"]}, "at": time(),
+    });
+    let vote = json!({
+        "decider": reference("Decider"), "epoch": {"type": "integer"}, "comment": text(), "mac": digest(),
+    });
+    let refused = json!({
+        "by": nullable(reference("Decider")), "reason": text(), "at": time(), "mac": nullable(digest()),
+    });
+    vec![
+        ("Decider", object(decider, &["kind", "id", "auth_method", "channel", "at"], false)),
+        ("Vote", object(vote, &["decider", "epoch", "mac"], false)),
+        ("Refused", object(refused, &["by", "reason", "at"], false)),
+    ]
+}
+
+/// What proves an outcome, or was seen of it.
+fn proofs() -> Schemas {
+    let count = json!({"type": "integer"});
+    let evidence = json!({"at": time(), "source": text(), "text": text(), "upstream_status": count});
+    let receipt = json!({
+        "id": text(), "action_id": text(), "service": text(), "tool": text(), "capability": text(),
+        "status": {"enum": ["succeeded", "failed"]}, "summary": text(),
+        "judged": {"enum": ["status", "body", "probe", "person"]}, "partial": {"type": "boolean"},
+        "accepted": {"type": "boolean"}, "recovered": {"type": "boolean"}, "superseded": {"type": "boolean"},
+        "args_hash": digest(), "sent_digest": nullable(digest()), "policy_version": text(),
+        "decided_by": {"type": "array", "items": reference("Decider")}, "effect_key": nullable(text()),
+        "attempts": count, "upstream_status": nullable(count.clone()), "response_digest": nullable(digest()),
+        "truncated": {"type": "boolean"}, "sent_at": nullable(time()), "settled_at": time(),
+    });
+    let always = ["id", "action_id", "status", "summary", "judged", "args_hash", "decided_by", "settled_at"];
+    vec![("Evidence", object(evidence, &["at", "source", "text"], false)), ("Receipt", object(receipt, &always, false))]
+}
+
+fn events() -> Schemas {
+    let count = json!({"type": "integer"});
+    let event = json!({
+        "seq": count, "at": time(), "kind": text(), "draft_id": text(), "tenant": text(), "owner_hash": digest(),
+        "tool": text(), "status": reference("Status"), "epoch": count, "args_hash": digest(), "by": text(),
+        "reason": text(),
+    });
+    let page = json!({"events": {"type": "array", "items": reference("Event")}, "next": count});
+    vec![
+        ("Event", object(event, &["seq", "at", "kind", "draft_id", "status"], false)),
+        ("Events", object(page, &["events", "next"], false)),
     ]
 }
 
 /// RFC 9457. A policy's own code stands in `code` too, so the enumeration is not closed.
-fn problem() -> Value {
+fn problems() -> Schemas {
     let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     let error = object(json!({"pointer": text(), "reason": text()}), &["pointer", "reason"], false);
-    object(
-        json!({
+    let properties = json!({
             "type": {"type": "string", "description": "urn:countersign:problem:<code in kebab case>"},
             "title": text(),
             "status": {"type": ["integer", "string"], "description": "The HTTP status; about a decided draft its status word."},
@@ -249,13 +226,21 @@ fn problem() -> Value {
             "upstream_called": {"type": "boolean"},
             "safe_to_retry": {"type": "boolean"},
             "draft_id": text(), "guidance": text(), "errors": {"type": "array", "items": error},
-        }),
-        &["type", "title", "status", "detail", "code", "executed", "upstream_called", "safe_to_retry"],
-        false,
-    )
+        "diagnostics": {"type": "array", "items": reference("Diagnostic")},
+    });
+    let always = ["type", "title", "status", "detail", "code", "executed", "upstream_called", "safe_to_retry"];
+    let place = json!({"type": "integer", "minimum": 1});
+    let diagnostic = json!({
+        "file": text(), "line": place, "column": place, "severity": {"enum": ["error", "warning"]}, "message": text(),
+        "hint": nullable(text()),
+    });
+    vec![
+        ("Problem", object(properties, &always, false)),
+        ("Diagnostic", object(diagnostic, &["file", "line", "column", "severity", "message", "hint"], false)),
+    ]
 }
 
-fn policies() -> Vec<(&'static str, Value)> {
+fn policies() -> Schemas {
     let capability = object(
         json!({
             "id": text(), "service": text(), "status": {"enum": ["enabled", "planned", "forbidden"]},

@@ -16,6 +16,7 @@ use crate::base::id::Principal;
 use crate::base::time::{BootTime, Clock, Timestamp};
 use crate::draft::keys::KeySet;
 use crate::guard::observer::Observer;
+use crate::policy::diagnostic::Diagnostic;
 
 use super::console::pages::Pages;
 use super::console::session::{Sessions, SignInCodes};
@@ -55,8 +56,17 @@ pub trait PolicyStatus: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Every mistake with file, line and hint. The last good set stays in force.
-    fn reload(&self) -> Result<PolicyReport, String>;
+    /// [`NotTaken`] with every mistake. The last good set stays in force.
+    fn reload(&self) -> Result<PolicyReport, NotTaken>;
+}
+
+/// Why newer policy files were not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotTaken {
+    /// They could not be read: a sentence, and perhaps a hint.
+    Unreadable(String),
+    /// They have mistakes: all of them, with the warnings, in the order in which they are told.
+    Mistakes(Vec<Diagnostic>),
 }
 
 /// The parts, as the wiring hands them in.
@@ -129,11 +139,13 @@ impl ControlState {
 
     /// Makes a one-time link that signs `approver` in: two minutes, one use. The code stands in
     /// the fragment, which browsers keep to themselves; it is the one secret in a URL, and
-    /// whoever prints it decides who reads it.
+    /// whoever prints it decides who reads it. `None` where nobody has that name.
     #[must_use]
-    pub fn new_sign_in_code(&self, approver: &Principal) -> String {
-        let code = self.codes.issue(&self.keys, self.chance.as_ref(), self.clock.boot(), approver);
-        format!("{}/#code={code}", self.public.as_str())
+    pub fn new_sign_in_link(&self, approver: &Principal) -> Option<String> {
+        let known = self.credentials.load();
+        let entry = known.approvers.iter().find(|entry| entry.name == *approver)?;
+        let code = self.codes.issue(&self.keys, self.chance.as_ref(), self.clock.boot(), entry);
+        Some(format!("{}/#code={code}", self.public.as_str()))
     }
 
     /// Signs everyone called `approver` out of the console.

@@ -5,6 +5,7 @@ use crate::base::id::{DraftId, StepId};
 use crate::draft::binding;
 use crate::draft::outcome::{Failure, StoredResponse};
 use crate::draft::proof::{self, Refusal, withdrawn_by};
+use crate::draft::receipt::Judged;
 use crate::draft::record::Identity;
 use crate::draft::seal;
 use crate::draft::state::Status;
@@ -164,7 +165,7 @@ impl Guard {
             self.collected(stored).await;
         }
         let Some(sealed) = &full.response else {
-            return self.without_response(stored).map(|answer| self.marked(answer, stored, replayed));
+            return Err(self.without_response(stored));
         };
         let opened = seal::open_response(sealed, &row.id, &self.parts.keys);
         let response = opened.map_err(|_| self.integrity_failed(stored))?;
@@ -193,30 +194,58 @@ impl Guard {
         answer
     }
 
-    /// A terminal draft without a response: provably not sent, or resolved by a person.
-    fn without_response(&self, stored: &Stored) -> Result<Answer, Problem> {
+    /// A terminal draft without a response: provably not sent, resolved by a person, or one whose
+    /// answer could not be kept.
+    fn without_response(&self, stored: &Stored) -> Problem {
         let row = &stored.row;
         match (row.state.status(), row.failure) {
-            (Status::Succeeded, _) => Ok(Answer::json(200, &self.agent_view(stored, None))),
-            (_, Some(Failure::ReleaseTooLate)) => Err(self.failed_problem(
+            (Status::Succeeded, _) | (_, Some(Failure::Resolved | Failure::Refused)) => self.unanswered_problem(stored),
+            (_, Some(Failure::ReleaseTooLate)) => self.failed_problem(
                 Code::ReleaseTooLate,
                 "It was confirmed, but came too late to be sent. Nothing was executed; a person can offer it again.",
                 stored,
-            )),
-            (_, Some(Failure::Integrity)) => Err(self.failed_problem(
+            ),
+            (_, Some(Failure::Integrity)) => self.failed_problem(
                 Code::DraftIntegrityFailed,
                 "The confirmation of this call did not verify, so it was not sent. Nothing was executed; look for who \
                  can write to the store.",
                 stored,
-            )),
-            // Neither sent for certain nor answered: what is known is who decided what.
-            (_, Some(Failure::Resolved)) => Err(self.decided_problem(stored)),
-            _ => Err(self.failed_problem(
+            ),
+            _ => self.failed_problem(
                 Code::UpstreamNotReached,
                 "The upstream was not reached. Nothing was executed; a person can offer it again.",
                 stored,
-            )),
+            ),
         }
+    }
+
+    /// The outcome is known and the upstream's own answer is not: a person found it out, or the
+    /// answer could not be kept. Nothing may be read as if it were that answer; what there is to
+    /// tell is the receipt.
+    fn unanswered_problem(&self, stored: &Stored) -> Problem {
+        let row = &stored.row;
+        let by_person = row.receipt.as_ref().is_some_and(|receipt| receipt.judged == Judged::Person);
+        let mut problem = self.decided_problem(stored);
+        problem.detail = match (row.state.status(), by_person) {
+            (Status::Succeeded, true) => {
+                "A person found out that this call was carried out. The upstream's own answer is not known, so there is \
+                 none to give; the receipt stands in its place. Do not repeat the call."
+            }
+            (Status::Succeeded, false) => {
+                "This call was carried out. The upstream's own answer was not kept, so there is none to give; the receipt \
+                 stands in its place. Do not repeat the call."
+            }
+            (_, true) => {
+                "A person found out that this call was not carried out. The upstream's own answer is not known, so there \
+                 is none to give. Do not claim success; tell the user."
+            }
+            (_, false) => {
+                "The upstream refused this call, and its own answer was not kept. Do not claim success; tell the user."
+            }
+        }
+        .to_owned();
+        problem.upstream_called = true;
+        problem.with("failure", &row.failure.map(Failure::as_str))
     }
 
     fn failed_problem(&self, code: Code, detail: &str, stored: &Stored) -> Problem {

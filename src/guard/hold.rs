@@ -67,8 +67,9 @@ impl Guard {
     }
 
     async fn try_hold(&self, proposal: Proposal<'_>) -> Result<Answer, Problem> {
-        let Proposal { policies, service, selection, call, identity, idempotency_key, .. } = &proposal;
-        let mut prepared = judge::judge(service, selection, call, identity, proposal.identity_headers)?;
+        let Proposal { policies, service, selection, call, identity, .. } = proposal;
+        let Proposal { idempotency_key, request_id, traceparent, identity_headers, .. } = proposal;
+        let mut prepared = judge::judge(service, &selection, call, &identity, identity_headers)?;
         let keys = &self.parts.keys;
         let scope = JoinScope {
             tenant: &identity.tenant,
@@ -87,14 +88,15 @@ impl Guard {
         };
         let (held_status, ttl, args_hash) = (prepared.held_status, prepared.ttl, prepared.args_hash);
         let body = std::mem::take(&mut prepared.body);
-        let mut draft = self.draft(prepared, &proposal, &policies.version);
+        let traceparent = traceparent.unwrap_or_else(|| self.traceparent());
+        let mut draft = self.draft(prepared, &identity, &policies.version, (request_id, traceparent));
         // The store refuses a hold whose idea of the time is wrong, and says what time it is.
         for _ in 0..=CORRECTIONS_MAX {
             let hold = self.seal_hold(&draft, &body, meets)?;
             match self.ask_hold(&hold).await? {
                 Held::Clock(store_says) => self.date(&mut draft, store_says, ttl),
                 Held::Joined(earlier) | Held::RejectedBefore(earlier)
-                    if !self.same_call(&earlier, identity, &args_hash) =>
+                    if !self.same_call(&earlier, &identity, &args_hash) =>
                 {
                     return Err(self.integrity_failed(&earlier));
                 }
@@ -104,11 +106,11 @@ impl Guard {
                     self.ends_before(&stored).await?;
                     // What was sealed a moment ago need not be opened to be known.
                     return match is_as_made(&stored, &hold) {
-                        true => self.waiting_with(&stored, &draft, keys.active().id.as_str(), identity, held_status),
-                        false => self.waiting_answer(&stored, identity, held_status),
+                        true => self.waiting_with(&stored, &draft, keys.active().id.as_str(), &identity, held_status),
+                        false => self.waiting_answer(&stored, &identity, held_status),
                     };
                 }
-                held => return self.answer_held(held, identity, held_status).await,
+                held => return self.answer_held(held, &identity, held_status).await,
             }
         }
         Err(self.too_slow())
@@ -127,9 +129,14 @@ impl Guard {
     }
 
     /// The draft of a judged call, dated now.
-    fn draft(&self, prepared: Prepared, proposal: &Proposal<'_>, version: &str) -> Draft {
+    fn draft(
+        &self,
+        prepared: Prepared,
+        identity: &Identity,
+        version: &str,
+        (origin_request_id, traceparent): (String, String),
+    ) -> Draft {
         let keys = &self.parts.keys;
-        let identity = proposal.identity.clone();
         let owner_hash = binding::owner_hash(keys, &identity.tenant, &identity.owner);
         let now = self.now();
         let id = DraftId::new(Partition::of(&owner_hash), now, &*self.parts.chance);
@@ -137,7 +144,7 @@ impl Guard {
         let mut draft = Draft {
             root: id.clone(),
             id,
-            identity,
+            identity: identity.clone(),
             owner_hash,
             service: prepared.service,
             tool: prepared.tool,
@@ -155,8 +162,8 @@ impl Guard {
             lookup_binding: None,
             effect_key: None,
             policy_version: version.to_owned(),
-            origin_request_id: proposal.request_id.clone(),
-            traceparent: Some(proposal.traceparent.clone().unwrap_or_else(|| self.traceparent())),
+            origin_request_id,
+            traceparent: Some(traceparent),
             created_at: now,
             expires_at: now + ttl,
             late_release_ms: millis(prepared.late_release),

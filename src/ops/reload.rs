@@ -11,13 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
+use crate::agent::identity::{IdentityRules, Source as RoleSource};
 use crate::base::time::Clock;
-use crate::control::{PolicyReport, PolicyStatus};
+use crate::control::{NotTaken, PolicyReport, PolicyStatus};
 use crate::ops::config::Machine;
 use crate::ops::metrics::Metrics;
 use crate::policy::diagnostic::{Diagnostic, Severity, report};
 use crate::policy::load::{self, Source as SourceFile};
 use crate::policy::model::PolicySet;
+use crate::policy::roles::Roles;
 
 pub use folder::{FolderError, read_files, read_folder};
 pub use watch::Watch;
@@ -70,8 +72,7 @@ impl PoliciesError {
                 let errors = all.iter().filter(|found| found.severity == Severity::Error);
                 let more = errors.clone().count().saturating_sub(1);
                 let first = errors.clone().next();
-                let first =
-                    first.map_or_else(String::new, |d| format!("{}:{}:{}: {}", d.file, d.line, d.column, d.message));
+                let first = first.map_or_else(String::new, Diagnostic::line);
                 if more == 0 { first } else { format!("{first} (and {more} more)") }
             }
         }
@@ -84,13 +85,26 @@ impl Source {
     /// # Errors
     ///
     /// [`PoliciesError`] with every mistake.
-    pub fn read(&self) -> Result<Read, PoliciesError> {
+    pub fn read(&self, roles: &Roles) -> Result<Read, PoliciesError> {
         match self {
-            Self::Folder(folder) => parse(&read_folder(folder)?, &Machine::at(folder.clone())),
+            Self::Folder(folder) => parse(&read_folder(folder)?, &Machine::at(folder.clone()), roles),
             Self::Fixed { name, text, machine } => {
-                parse(&[SourceFile { name: name.clone(), text: text.clone() }], machine)
+                parse(&[SourceFile { name: name.clone(), text: text.clone() }], machine, roles)
             }
         }
+    }
+}
+
+/// The roles that callers can have under these identity rules.
+#[must_use]
+pub fn roles_of(identity: Option<&IdentityRules>) -> Roles {
+    let Some(IdentityRules { role: Some(source), agents, .. }) = identity else { return Roles::Only(Vec::new()) };
+    match source {
+        RoleSource::Const(role) => Roles::Only(vec![role.clone()]),
+        RoleSource::Agent if !agents.is_empty() => {
+            Roles::Only(agents.iter().map(|agent| agent.name.as_str().to_owned()).collect())
+        }
+        RoleSource::Agent | RoleSource::Header(_) | RoleSource::Path(_) | RoleSource::Arg(_) => Roles::Any,
     }
 }
 
@@ -99,8 +113,8 @@ impl Source {
 /// # Errors
 ///
 /// [`PoliciesError::Mistakes`].
-pub fn parse(files: &[SourceFile], machine: &Machine) -> Result<Read, PoliciesError> {
-    let loaded = load::load(files, machine).map_err(PoliciesError::Mistakes)?;
+pub fn parse(files: &[SourceFile], machine: &Machine, roles: &Roles) -> Result<Read, PoliciesError> {
+    let loaded = load::load_for(files, machine, roles).map_err(PoliciesError::Mistakes)?;
     let names = files.iter().map(|file| file.name.clone()).collect();
     Ok(Read { set: loaded.set, files: names, warnings: loaded.warnings })
 }
@@ -108,6 +122,7 @@ pub fn parse(files: &[SourceFile], machine: &Machine) -> Result<Read, PoliciesEr
 /// The policies in force.
 pub struct Policies {
     source: Source,
+    roles: Roles,
     in_force: Arc<ArcSwap<PolicySet>>,
     report: Mutex<PolicyReport>,
     /// One reload at a time, so that an older read never replaces a newer one.
@@ -117,13 +132,18 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Reads them for the first time.
+    /// Reads them for the first time. `roles` are those that callers can have.
     ///
     /// # Errors
     ///
     /// [`PoliciesError`]: a guard without policies does not start.
-    pub fn open(source: Source, metrics: Arc<Metrics>, clock: Arc<dyn Clock>) -> Result<Arc<Self>, PoliciesError> {
-        let read = source.read()?;
+    pub fn open(
+        source: Source,
+        roles: Roles,
+        metrics: Arc<Metrics>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>, PoliciesError> {
+        let read = source.read(&roles)?;
         warn(&read.warnings);
         metrics.policy_in_force(&read.set);
         let report = PolicyReport {
@@ -133,7 +153,8 @@ impl Policies {
             last_error: None,
         };
         let in_force = Arc::new(ArcSwap::from_pointee(read.set));
-        Ok(Arc::new(Self { source, in_force, report: Mutex::new(report), reading: Mutex::default(), metrics, clock }))
+        let (report, reading) = (Mutex::new(report), Mutex::default());
+        Ok(Arc::new(Self { source, roles, in_force, report, reading, metrics, clock }))
     }
 
     /// The set in force; reloading swaps it.
@@ -161,9 +182,9 @@ impl PolicyStatus for Policies {
         self.current()
     }
 
-    fn reload(&self) -> Result<PolicyReport, String> {
+    fn reload(&self) -> Result<PolicyReport, NotTaken> {
         let _one_at_a_time = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.source.read() {
+        match self.source.read(&self.roles) {
             Ok(read) => {
                 warn(&read.warnings);
                 let report = PolicyReport {
@@ -184,7 +205,10 @@ impl PolicyStatus for Policies {
                 tracing::error!(first = error.line(), "policies not taken; the last good ones stay in force");
                 let text = error.to_string();
                 self.report.lock().unwrap_or_else(PoisonError::into_inner).last_error = Some(text.clone());
-                Err(text)
+                Err(match error {
+                    PoliciesError::Folder(_) => NotTaken::Unreadable(text),
+                    PoliciesError::Mistakes(all) => NotTaken::Mistakes(all),
+                })
             }
         }
     }
@@ -193,7 +217,7 @@ impl PolicyStatus for Policies {
 fn warn(warnings: &[Diagnostic]) {
     for warning in warnings {
         let at = format!("{}:{}:{}", warning.file, warning.line, warning.column);
-        tracing::warn!(at, "policy: {}", warning.message);
+        tracing::warn!(at, hint = warning.hint, "policy: {}", warning.message);
     }
 }
 

@@ -152,7 +152,8 @@ impl Shown<'_> {
         let described = self.tool.is_some_and(|tool| tool.preview.is_some());
         let host = visible(&self.service.upstream.host);
         let tail = if described { "" } else { " The policy does not describe what it does." };
-        format!("Once confirmed, this request is sent to {host} as it is shown here.{tail}")
+        // True before the decision and after it: the card is shown in every state of its draft.
+        format!("One request to {host}, exactly as it is shown here.{tail}")
     }
 
     /// The pointers of inexact numbers under their final names, with their text. A number that was

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use super::visible::visible;
 use super::yaml::Place;
 
@@ -12,7 +14,8 @@ use super::yaml::Place;
 const EXCERPT_CHARS_MAX: usize = 140;
 
 /// Whether a set with this diagnostic is in force all the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The set is refused.
     Error,
@@ -20,8 +23,9 @@ pub enum Severity {
     Warning,
 }
 
-/// One mistake, with its place and a remedy.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One mistake, with its place and a remedy. Serialised in the order of its members, without the
+/// excerpt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
     /// The file's name as it was handed in.
     pub file: String,
@@ -35,6 +39,7 @@ pub struct Diagnostic {
     pub message: String,
     /// What to do.
     pub hint: Option<String>,
+    #[serde(skip)]
     /// The offending line and a caret below it, or nothing where there is no line to show.
     pub excerpt: String,
 }
@@ -57,11 +62,24 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Every diagnostic in the order of files and places, then how many there are.
+impl Diagnostic {
+    /// Where it is and what is wrong, in one line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!("{}:{}:{}: {}", self.file, self.line, self.column, self.message)
+    }
+}
+
+/// Puts findings into the one order in which they are told: by file, line and column, errors first.
+pub fn sort(diagnostics: &mut [Diagnostic]) {
+    diagnostics.sort_by(|a, b| (&a.file, a.line, a.column, a.severity).cmp(&(&b.file, b.line, b.column, b.severity)));
+}
+
+/// Every diagnostic in the order in which they are told, then how many there are.
 #[must_use]
 pub fn report(diagnostics: &[Diagnostic]) -> String {
-    let mut sorted: Vec<&Diagnostic> = diagnostics.iter().collect();
-    sorted.sort_by(|a, b| (&a.file, a.line, a.column, a.severity).cmp(&(&b.file, b.line, b.column, b.severity)));
+    let mut sorted = diagnostics.to_vec();
+    sort(&mut sorted);
     let mut text = String::new();
     for diagnostic in &sorted {
         text.push_str(&diagnostic.to_string());

@@ -99,7 +99,7 @@ pub const UNDECLARED: &str = "undeclared";
 pub fn judge(
     service: &Service,
     selection: &Selection<'_>,
-    call: &Call,
+    mut call: Call,
     who: &Identity,
     identity_headers: &[HeaderName],
 ) -> Result<Prepared, Refusal> {
@@ -117,24 +117,26 @@ pub fn judge(
     identity_rules(who)?;
     if let Some(tool) = tool {
         tool.permits(who)?;
-        content_type(tool, call)?;
+        content_type(tool, &call)?;
     }
     let opaque = tool.map_or(service.opaque, |tool| tool.opaque);
     if call.kind == BodyKind::Opaque && opaque == Opaque::Refuse {
         return Err(Refusal::new(Code::PreviewIncomplete, OPAQUE));
     }
+    let values = std::mem::take(&mut call.args.values);
     let prepared = match tool.and_then(|tool| tool.args.as_ref()) {
-        Some(rules) => rules.prepare(&call.args, call.kind)?,
-        None => PreparedArgs { values: call.args.values.clone(), changes: Changes::default() },
+        Some(rules) => rules.prepare(values, &call.args, call.kind)?,
+        None => PreparedArgs { values, changes: Changes::default() },
     };
-    let built = outbound::build(service, tool, call, who, &prepared.changes, identity_headers)?;
+    let built = outbound::build(service, tool, &call, who, &prepared.changes, identity_headers)?;
     let PreparedArgs { values, changes } = prepared;
     let args = Arc::new(Value::Object(values));
     let Some(values) = args.as_object() else { return Err(Refusal::new(Code::ArgsInvalid, NO_OBJECT)) };
     let preview =
-        Shown { service, tool, call, who, values, args: &args, changes: &changes, request: &built.request }.card()?;
+        Shown { service, tool, call: &call, who, values, args: &args, changes: &changes, request: &built.request }
+            .card()?;
     // The card is made, and nobody else holds them: they move on uncopied.
-    finish(service, tool, call, Arc::unwrap_or_clone(args), built, preview)
+    finish(service, tool, &call, Arc::unwrap_or_clone(args), built, preview)
 }
 
 const NO_OBJECT: &str = "The args are no object. Nothing was sent.";
@@ -201,7 +203,16 @@ impl Tool {
         if self.args.is_none() || sent.is_some_and(|sent| self.content_types.contains(&sent)) {
             return Ok(());
         }
-        let detail = format!("`{}` takes {}. Nothing was sent.", self.name, self.content_types.join(", "));
+        let taken = self.content_types.join(", ");
+        let detail = match media_type(headers) {
+            None => format!(
+                "The request does not say what its body is, and `{}` takes {taken}. Nothing was sent; send the header \
+                 Content-Type: {}.",
+                self.name,
+                self.content_types.first().map_or("application/json", String::as_str),
+            ),
+            Some(_) => format!("`{}` takes {taken}. Nothing was sent; send one of these as Content-Type.", self.name),
+        };
         Err(Refusal::new(Code::MediaTypeUnsupported, detail))
     }
 }

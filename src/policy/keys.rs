@@ -15,6 +15,34 @@ pub(crate) struct Keys {
     pub(crate) later: &'static [&'static str],
 }
 
+impl Keys {
+    /// What to do where a key that is needed is not there.
+    pub(crate) fn hint(&self, key: &str) -> Option<&'static str> {
+        Some(match (self.what, key) {
+            ("a policy file", "version") => "write `version: 1` in the first line",
+            ("a policy file", "service") => "write a name of your own for the service: `service: orders`",
+            ("a policy file", "upstream") => {
+                "write where the service is: `upstream: {url: \"https://api.example.com\"}`"
+            }
+            ("`upstream`", "url") => "write where the service is: `url: \"https://api.example.com\"`",
+            ("a tool", "name") => "write a name of your own for the tool: `name: cancel_order`",
+            ("a tool", "effect") => "write `effect: write` if the call changes anything, else `effect: read`",
+            ("a tool", "match") => "write which requests it is: `match: {method: POST, path: \"/orders/{id}/cancel\"}`",
+            ("`match`", "method") => "write one method or a list: `method: POST`, `method: [PUT, PATCH]`",
+            ("`match`", "path") => "write the path of the requests in quotes: `path: \"/orders/{id}\"`",
+            ("a capability", "id") => "write a name of your own for what is allowed: `id: order.cancel`",
+            ("a capability", "status") => "write `status: enabled`, `planned` or `forbidden`",
+            ("`credentials`", "header") => "write the header that carries it: `header: Authorization`",
+            ("`credentials`", "value") => "write where it comes from: `value: \"Bearer ${file:/run/secrets/NAME}\"`",
+            ("`args`", "schema") => "write a JSON Schema whose top is `type: object`, closed at every object",
+            ("`preview`", "title") => "write what the call does in a few words: `title: Cancel an order`",
+            ("`identity`", "agents") => "write who may connect: `agents: [{name: bot, token_sha256: \"…\"}]`",
+            (_, "token_sha256") => "`countersign token new` makes a token and prints its digest",
+            _ => return None,
+        })
+    }
+}
+
 macro_rules! keys {
     ($($name:ident = $what:literal, [$($known:literal),*], [$($later:literal),*];)*) => {
         $(pub(crate) const $name: Keys =

@@ -19,6 +19,7 @@ pub mod prepare;
 pub mod read;
 mod recheck;
 mod rewrite;
+pub mod roles;
 mod schema;
 pub mod template;
 pub mod visible;

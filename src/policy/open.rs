@@ -22,6 +22,9 @@ pub(super) struct Origin {
     pub(super) base_path: String,
 }
 
+/// What is wrong with a URL that has no scheme, or another one.
+pub(super) const NO_SCHEME: &str = "must begin with http:// or https://";
+
 /// Reads an upstream's URL.
 ///
 /// # Errors
@@ -34,11 +37,11 @@ pub(super) fn read_url(text: &str) -> Result<Origin, &'static str> {
     if text.chars().any(|c| c.is_whitespace() || c.is_control() || c == '\\') {
         return Err("has a space, a backslash or a control character");
     }
-    let (scheme, rest) = text.split_once("://").ok_or("must begin with http:// or https://")?;
+    let (scheme, rest) = text.split_once("://").ok_or(NO_SCHEME)?;
     let tls = match scheme.to_ascii_lowercase().as_str() {
         "http" => false,
         "https" => true,
-        _ => return Err("must begin with http:// or https://"),
+        _ => return Err(NO_SCHEME),
     };
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     if authority.contains('@') {

@@ -284,7 +284,7 @@ fn new_body(
                     _ => None,
                 });
             }
-            if call.args.values.contains_key(WHOLE_BODY) {
+            if call.args.places.contains_key(WHOLE_BODY) {
                 return if adds { Err(no_names()) } else { Ok(None) };
             }
             Ok(object(&plain_text(call, limits)?, changes, add).map(String::into_bytes))

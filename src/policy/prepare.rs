@@ -57,13 +57,18 @@ impl ArgsRules {
         std::iter::once(name).chain(aliases)
     }
 
-    /// Prepares and checks.
+    /// Prepares and checks `values`, which were taken from `args`.
     ///
     /// # Errors
     ///
     /// 422 `ARGS_INVALID`, or with the policy's own code, with a pointer and a reason per mistake.
-    pub(super) fn prepare(&self, args: &Args, kind: BodyKind) -> Result<PreparedArgs, Refusal> {
-        let mut work = Work { values: args.values.clone(), sent_as: Vec::new(), changes: Changes::default() };
+    pub(super) fn prepare(
+        &self,
+        values: Map<String, Value>,
+        args: &Args,
+        kind: BodyKind,
+    ) -> Result<PreparedArgs, Refusal> {
+        let mut work = Work { values, sent_as: Vec::new(), changes: Changes::default() };
         self.resolve_aliases(&mut work)?;
         self.close_names(&work.values)?;
         for step in &self.steps {
@@ -139,7 +144,15 @@ impl ArgsRules {
                 },
             })
             .collect();
-        Err(invalid("The tool has no such arg.", errors))
+        // What clients send when nobody tells them the type of a body.
+        let json_as_form = values.keys().any(|name| name.trim_start().starts_with('{'));
+        let what = if json_as_form {
+            "The tool has no such arg. The body looks like JSON and came as a form: send it with the header Content-Type: \
+             application/json."
+        } else {
+            "The tool has no such arg."
+        };
+        Err(invalid(what, errors))
     }
 
     fn run(&self, step: &Step, args: &Args, kind: BodyKind, work: &mut Work) -> Result<(), Refusal> {

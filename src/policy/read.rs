@@ -174,7 +174,12 @@ impl<'a> File<'a> {
             Some(("env", name)) => ("environment variable", name, self.substitutions.env(name)),
             Some(("file", path)) => ("file", path, self.substitutions.file(path)),
             _ => {
-                let hint = "there are `${env:NAME}` and `${file:PATH}`; `$${` is a plain `${`";
+                let meant = inner.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !inner.is_empty();
+                let hint = if meant {
+                    format!("write `${{env:{inner}}}` for the environment variable; `$${{` is a plain `${{`")
+                } else {
+                    "there are `${env:NAME}` and `${file:PATH}`; `$${` is a plain `${`".to_owned()
+                };
                 self.error_with(place, "a substitution that does not exist", hint);
                 return None;
             }
@@ -190,7 +195,11 @@ impl<'a> File<'a> {
             }
             Ok(value) => Some(value),
             Err(why) => {
-                self.error(place, format!("the {source} `{name}` {why}"));
+                let hint = match source {
+                    "file" => "a relative path is relative to the folder of the policies, or of the configuration",
+                    _ => "set it for the process that reads this file: `export NAME=…` before the command",
+                };
+                self.error_with(place, format!("the {source} `{name}` {why}"), hint.replace("NAME", name));
                 None
             }
         }
@@ -408,7 +417,8 @@ impl<'n> Fields<'n> {
     pub(crate) fn require(&self, file: &File<'_>, keys: &Keys, key: &str) -> Option<&'n Node> {
         let found = self.get(key);
         if found.is_none() && !self.meant.contains(&key) {
-            file.error(self.place, format!("{} needs the key `{key}`", keys.what));
+            let message = format!("{} needs the key `{key}`", keys.what);
+            file.found(self.place, Severity::Error, message, keys.hint(key).map(str::to_owned));
         }
         found
     }

@@ -194,7 +194,9 @@ impl Builder {
             let (event, marker) = match parser.next_token() {
                 Ok(next) => next,
                 Err(error) => {
-                    self.problem(place(*error.marker()), format!("this is not YAML: {}", error.info()), None);
+                    let place = place(*error.marker());
+                    let hint = unquoted(text, place);
+                    self.problem(place, format!("this is not YAML: {}", error.info()), hint);
                     return false;
                 }
             };
@@ -283,6 +285,19 @@ impl Builder {
     }
 }
 
+/// What a text without quotes often runs into: its own brackets, braces or colons.
+fn unquoted(text: &str, place: Place) -> Option<&'static str> {
+    let line = text.lines().nth(place.line.saturating_sub(1))?;
+    let at: String = line.chars().skip(place.column.saturating_sub(1)).collect();
+    if at.starts_with(['{', '[']) {
+        return Some(BRACES);
+    }
+    at.starts_with(':').then_some("check the indentation; a text with `: ` in it stands in quotes")
+}
+
+/// What to do where braces were meant as a part of a text.
+pub(super) const BRACES: &str = "a text with braces or brackets in it stands in quotes: \"/orders/{id}\"";
+
 fn read_key(node: Node, seen: &mut HashMap<String, Place>) -> (Key, Option<Problem>) {
     let place = node.place;
     let refused = |message: &str, hint: Option<String>| {
@@ -290,7 +305,7 @@ fn read_key(node: Node, seen: &mut HashMap<String, Place>) -> (Key, Option<Probl
         (key, Some(Problem { place, message: message.to_owned(), hint }))
     };
     let Kind::Scalar(scalar) = node.kind else {
-        return refused("a key must be a plain text", None);
+        return refused("a key must be a plain text", Some(BRACES.to_owned()));
     };
     if scalar.plain && scalar.text == "<<" {
         return refused("merge keys are not read", Some("write the keys out".to_owned()));
@@ -328,6 +343,22 @@ mod tests {
     fn every_mistake_of_the_text_is_reported_at_once_with_its_place() {
         let text = "a: 1\na: 2\nb: {c: 1, c: 2}\nd: &x 1\ne: *x\nf: !!str 1\n<<: 3\n? [k]\n: 1\n";
         insta::assert_debug_snapshot!(messages(text));
+    }
+
+    #[test]
+    fn what_lacks_its_quotes_is_told_so() {
+        let hint = |text: &str| parse(text).1.first().unwrap_or_else(|| panic!("{text}: no mistake")).hint.clone();
+        for text in [
+            "match: {method: POST, path: /orders/{id}/cancel}",
+            "match: {path: /orders/{/**}, method: POST}",
+            "a: [/orders/[id]]",
+            "title: {{ args.id }}",
+            "preview: {title: Cancel {{ args.id }}}",
+        ] {
+            assert_eq!(hint(text).as_deref(), Some(BRACES), "{text}");
+        }
+        assert!(hint("impact: Cancels it: now").unwrap().contains("quotes"));
+        assert_eq!(hint("a: 'x"), None);
     }
 
     #[test]

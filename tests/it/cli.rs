@@ -79,6 +79,54 @@ fn check_prints_each_mistake_with_its_place_and_ends_with_one() {
 }
 
 #[test]
+fn check_tells_by_place_and_knows_the_roles_from_the_configuration() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let policies = folder.path().join("policies");
+    std::fs::create_dir(&policies).expect("a folder");
+    let yaml = edited(DESK, "    effect: write\n", "    effect: write\n    allow: {roles: [clerk]}\n");
+    let check = |yaml: &str, more: &[&str]| {
+        for name in ["b.yaml", "a.yaml"] {
+            std::fs::write(policies.join(name), yaml).expect("a policy file");
+        }
+        let mut command = Command::new(BINARY);
+        command.arg("check").arg(&policies).args(["--json"]).args(more).env("DESK_URL", "http://127.0.0.1:9");
+        run_to_end(command)
+    };
+    // Two files with the same names: one mistake for each name, all of them in the second file.
+    let ended = check(&yaml, &[]);
+    let found = json_lines(&ended)[0]["diagnostics"].as_array().expect("a list").clone();
+    let place = |found: &Value| (found["file"].to_string(), found["line"].as_u64(), found["column"].as_u64());
+    assert!(found.len() > 2 && found.is_sorted_by_key(place), "{}", ended.said());
+    assert!(ended.stdout.starts_with("{\"ok\":false,\"files\":2,\"diagnostics\":[{\"file\":"), "{}", ended.stdout);
+
+    std::fs::remove_file(policies.join("b.yaml")).expect("a policy file");
+    let alone = |more: &[&str]| {
+        std::fs::write(policies.join("a.yaml"), &yaml).expect("a policy file");
+        let mut command = Command::new(BINARY);
+        command.arg("check").arg(&policies).args(more).env("DESK_URL", "http://127.0.0.1:9");
+        let ended = run_to_end(command);
+        assert_eq!(ended.status.code(), Some(0), "a warning is no mistake: {}", ended.said());
+        ended.said().contains("nobody can ask for")
+    };
+    assert!(!alone(&[]), "without a configuration nothing is known of roles");
+    let config = folder.path().join("countersign.yaml");
+    std::fs::write(&config, "policies: policies/\n").expect("a configuration");
+    assert!(alone(&[]), "the configuration beside the folder gives no role");
+    let other = folder.path().join("other.yaml");
+    std::fs::write(
+        &other,
+        format!(
+            "identity: {{agents: [{{name: bot, token_sha256: {}}}], role: \"header:X-Role\"}}\n",
+            sha256_hex(b"a token")
+        ),
+    )
+    .expect("a configuration");
+    assert!(!alone(&["--config", &other.display().to_string()]), "with a source it may be any role");
+    std::fs::write(&other, "guardd: {}\n").expect("a configuration");
+    assert_eq!(check(&yaml, &["--config", &other.display().to_string()]).status.code(), Some(2));
+}
+
+#[test]
 fn the_example_policies_are_right() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("policies");
     let mut command = Command::new(BINARY);

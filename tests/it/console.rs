@@ -96,6 +96,33 @@ fn the_one_time_link_signs_in_once() {
 }
 
 #[test]
+fn a_new_link_is_printed_for_whoever_has_an_approvers_token() {
+    let upstream = Upstream::start();
+    let guard = Setup::local(&upstream).start();
+    let draft = guard.anyone().hold_task("my own");
+    let control = guard.control_url();
+    let keys = guard.folder().join("countersign.keys").display().to_string();
+    let printed = guard.cli(&["console", "--control", &control, "--keys", &keys]);
+    assert_eq!(printed.status.code(), Some(0), "{}", printed.said());
+    let link = printed.stdout.trim();
+    assert!(link.starts_with(&format!("{control}/#code=")), "{link}");
+    let told = guard.cli(&["console", "--json", "--control", &control, "--keys", &keys]);
+    let told: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
+    assert!(told["approver"] == "local" && told["link"] != link, "{told}");
+    for link in [link, told["link"].as_str().expect("a link")] {
+        let (mut first, mut second) = (Browser::at(guard.control_address()), Browser::at(guard.control_address()));
+        first.sign_in_with_code(&code_of(link));
+        assert!(draft_page(&mut first, &draft).contains("my own"));
+        second.sign_in_with_code(&code_of(link)).must_be(401);
+    }
+    let refused = guard.cli(&["console", "--control", &control, "--token", tokens::ALICE]);
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.said());
+    assert!(refused.stdout.is_empty() && refused.stderr.contains("hint:"), "{}", refused.said());
+    assert_eq!(guard.cli(&["console", "--control", &control, "--keys", "no.keys"]).status.code(), Some(2));
+    assert!(!guard.printed().contains(&code_of(link)), "no code is logged");
+}
+
+#[test]
 fn nobody_sees_anything_without_signing_in() {
     let upstream = Upstream::start();
     let guard = Guard::over(&upstream);

@@ -103,8 +103,10 @@ fn a_listener_that_is_taken_is_an_error() {
     let ended = Setup::over(&upstream).section("guard", &format!("{{listen: \"{taken}\"}}")).start_in_vain();
     assert!(!ended.status.success(), "{}", ended.said());
     assert!(ended.said().contains(&taken.port().to_string()), "it names the address: {}", ended.said());
+    assert!(ended.said().contains("--listen, or guard.listen"), "it names what to change: {}", ended.said());
     let ended = Setup::over(&upstream).section("control", &format!("{{listen: \"{taken}\"}}")).start_in_vain();
     assert!(!ended.status.success(), "{}", ended.said());
+    assert!(ended.said().contains("--control, or control.listen"), "it names what to change: {}", ended.said());
 }
 
 #[test]

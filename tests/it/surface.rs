@@ -141,6 +141,7 @@ fn the_description_of_the_api_names_every_call_and_nothing_else_answers() {
         "/v1/capabilities",
         "/v1/policies",
         "/v1/policies/reload",
+        "/v1/sign-in-links",
         "/healthz",
         "/readyz",
         "/metrics",

@@ -178,6 +178,15 @@ fn a_person_settles_what_nobody_could_verify() {
             (&json!(outcome), &Value::Bool(may_claim)),
             "{status}"
         );
+        // What a person found out is never given as if the upstream had said it.
+        for told in [agent.result(&draft), agent.post(&path, &json!({"n": path}))] {
+            let problem = told.must_refuse(409, "DRAFT_ALREADY_DECIDED");
+            let (executed, receipt) = (json!(may_claim), &problem["receipt"]);
+            assert_eq!((&problem["executed"], &problem["upstream_called"]), (&executed, &json!(true)), "{problem}");
+            assert_eq!((&problem["status"], &problem["outcome"]), (&json!(outcome), &json!(outcome)), "{problem}");
+            assert_eq!((&receipt["status"], &receipt["judged"]), (&json!(outcome), &json!("person")), "{problem}");
+            assert_eq!(problem["safe_to_retry"], false, "{problem}");
+        }
         let twice = guard.approver().resolve(&draft, outcome, "once more");
         assert_eq!(twice.status, 409, "{}", twice.text());
         assert_eq!(upstream.effects(&path), 1);

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod holds;
+mod relay;
 mod tls;
 
 use http::HeaderName;

@@ -198,10 +198,13 @@ fn entry_for(state: &ControlState, code: Option<Secret>, token: Option<Secret>) 
     let unknown = |detail: &str| Problem::new(Code::CredentialUnknown, detail);
     match (code, token) {
         (Some(code), None) => {
-            let name = state.codes.spend(&state.keys, state.clock.boot(), &code);
-            let entry = name.and_then(|name| known.approvers.iter().find(|entry| entry.name == name));
-            entry.cloned().ok_or_else(|| {
-                unknown("This code is not known: it was used, it is older than two minutes, or it was mistyped.")
+            let spent = state.codes.spend(&state.keys, state.clock.boot(), &code);
+            let entry = spent.and_then(|(name, token)| caller::still_known(&known, &name, &token).cloned());
+            entry.ok_or_else(|| {
+                unknown(
+                    "This code is not known: it was used, it is older than two minutes, or it was mistyped. The \
+                     command countersign console prints a new link.",
+                )
             })
         }
         (None, Some(token)) => match caller::by_token(&token, &known) {

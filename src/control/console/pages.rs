@@ -1,6 +1,6 @@
 //! Pages: templates, embedded, and what they are given.
 //!
-//! Owns the words for every state of a draft. Every text that somebody else wrote passes through
+//! Owns what stands where on a page. Every text that somebody else wrote passes through
 //! one of the filters of `visible` (`raw`, or `card` and `sent` where it was spelled out before); the templates are read strictly, so a misspelt name is an error and not a
 //! blank. Must never leave out anything that will be sent.
 
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use crate::base::time::Timestamp;
 use crate::control::reply;
-use crate::draft::decision::{Decider, DeciderKind};
+use crate::control::told::{Standing, Told, by};
 use crate::draft::record::Risk;
-use crate::draft::state::{Phase, Status};
+use crate::draft::state::Status;
 use crate::guard::views::{DraftLine, DraftView};
 
 use super::session::SignedIn;
@@ -144,6 +144,19 @@ const fn risk(risk: Risk) -> &'static str {
     }
 }
 
+/// What the words for a draft's state are made from.
+fn facts_of(view: &DraftView) -> Standing<'_> {
+    Standing {
+        status: view.line.status,
+        phase: view.line.phase,
+        intact: view.line.intact,
+        voted: !view.votes.is_empty(),
+        failure: view.failure.as_deref(),
+        receipt: view.receipt.as_ref(),
+        refused: view.refused.as_ref(),
+    }
+}
+
 const fn short(status: Status) -> &'static str {
     match status {
         Status::Pending => "waiting for a decision",
@@ -173,95 +186,6 @@ fn span(length: Duration) -> String {
         seconds @ 120..=7_199 => format!("{} min", seconds / 60),
         seconds @ 7_200..=172_799 => format!("{} h", seconds / 3_600),
         seconds => format!("{} days", seconds / 86_400),
-    }
-}
-
-/// Where a draft stands, in words.
-#[derive(Debug, Serialize)]
-struct State {
-    headline: &'static str,
-    sentence: String,
-}
-
-fn state(view: &DraftView) -> State {
-    let of = |headline, sentence: &str| State { headline, sentence: sentence.to_owned() };
-    match view.line.status {
-        _ if !view.line.intact => of(
-            "What is stored does not verify.",
-            "Nothing it says of decisions and of the outcome is believed. Do not repeat the call.",
-        ),
-        Status::Pending if view.votes.is_empty() => of("Waiting for a decision.", "Nothing was sent."),
-        Status::Pending => of("Waiting for more votes.", "Nothing was sent."),
-        Status::Running if view.line.phase == Some(Phase::Claimed) => {
-            of("Confirmed.", "It is about to be sent. There is nothing more to do.")
-        }
-        Status::Running => of("Confirmed and sent.", "The answer is awaited. There is nothing more to do."),
-        Status::Verifying => of(
-            "Confirmed and sent; no clear answer came back.",
-            "What happened is being found out. Do not repeat the call.",
-        ),
-        Status::Succeeded => State { headline: succeeded(view), sentence: "There is a receipt.".to_owned() },
-        Status::Failed => State { headline: "Not done.", sentence: failed(view) },
-        Status::Unverifiable => of(
-            "It cannot be verified whether this happened.",
-            "It was sent, and no answer tells. Look at the upstream; do not repeat the call before you know.",
-        ),
-        Status::Rejected => State { headline: "Rejected.", sentence: rejected(view) },
-        Status::Expired => {
-            of("Too late.", "Its time ended before anybody decided. Nothing was sent. The agent may ask again.")
-        }
-        Status::Withdrawn => {
-            of("Taken back.", "The agent took the call back before anybody decided. Nothing was sent.")
-        }
-    }
-}
-
-/// What the receipt proves, and not a word more.
-fn succeeded(view: &DraftView) -> &'static str {
-    match &view.receipt {
-        Some(receipt) if receipt.accepted => "Accepted by the upstream; it does not say that it is done.",
-        Some(receipt) if receipt.partial => "Done in part.",
-        Some(receipt) if receipt.recovered => "Done, as a person found out.",
-        _ => "Done.",
-    }
-}
-
-fn failed(view: &DraftView) -> String {
-    let upstream = view.receipt.as_ref().and_then(|receipt| receipt.upstream_status);
-    match (view.failure.as_deref(), upstream) {
-        (Some("not_sent"), _) => "The upstream was not reached. Nothing was sent.".to_owned(),
-        (Some("release_too_late"), _) => {
-            "It could not be sent in time after the confirmation. Nothing was sent.".to_owned()
-        }
-        (Some("resolved"), _) => "A person looked and recorded that it did not happen.".to_owned(),
-        (Some("integrity"), _) => {
-            "Its confirmation did not verify: somebody wrote to the store. Nothing was sent. Tell your operator."
-                .to_owned()
-        }
-        (_, Some(status)) => format!("The upstream refused it with status {status}."),
-        (_, None) => "It did not happen.".to_owned(),
-    }
-}
-
-fn rejected(view: &DraftView) -> String {
-    let Some(refused) = &view.refused else { return "Nothing was sent.".to_owned() };
-    let by = refused.by.as_ref().map_or_else(|| "nobody".to_owned(), by);
-    let meaning = match refused.reason.split(' ').next().unwrap_or_default() {
-        "EARLIER_DRAFT_INTEGRITY" => " (the record of that equal call before it does not verify; tell your operator)",
-        "POLICY_CHANGED" => " (the policy became stricter after the hold)",
-        "RESOURCE_CHANGED" => " (what it would change was changed by somebody else)",
-        "REPLACED" => " (an edited draft took its place)",
-        _ => "",
-    };
-    format!("By {by}: {}{meaning}. Nothing was sent.", refused.reason)
-}
-
-fn by(decider: &Decider) -> String {
-    match decider.kind {
-        DeciderKind::Approver => decider.id.to_string(),
-        DeciderKind::Owner => format!("the owner, through {}", decider.id),
-        DeciderKind::Policy => format!("the rule {}", decider.id),
-        DeciderKind::Guard => "the guard".to_owned(),
     }
 }
 
@@ -391,7 +315,7 @@ pub(super) fn draft_context(
         again: view.again,
     };
     json!({
-        "page": frame, "draft": view, "state": state(view), "args": args(&view.args), "facts": facts(view),
+        "page": frame, "draft": view, "told": Told::of(&facts_of(view)), "args": args(&view.args), "facts": facts(view),
         "decisions": decisions(view), "receipt": receipt(view), "risk_words": risk(line.risk),
         "when_words": when(line, now), "may": may, "alert": alert, "notice": notice,
     })

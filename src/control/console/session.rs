@@ -145,9 +145,18 @@ fn cookie(headers: &HeaderMap, name: &str) -> Option<Secret> {
     found.next().is_none().then_some(first)
 }
 
+/// A sign-in code that was not used yet.
+#[derive(Debug, Clone)]
+struct OpenCode {
+    approver: Principal,
+    /// The token of the approver's entry when it was made: a changed entry voids the code.
+    token_sha256: Digest,
+    made: BootTime,
+}
+
 /// Open sign-in codes, by their keyed digest.
 #[derive(Debug, Default)]
-pub(in crate::control) struct SignInCodes(Mutex<HashMap<Digest, (Principal, BootTime)>>);
+pub(in crate::control) struct SignInCodes(Mutex<HashMap<Digest, OpenCode>>);
 
 impl SignInCodes {
     /// Makes a code of 100 random bits, in groups that can be typed.
@@ -156,29 +165,30 @@ impl SignInCodes {
         keys: &KeySet,
         chance: &dyn Chance,
         now: BootTime,
-        approver: &Principal,
+        entry: &ApproverEntry,
     ) -> String {
         let text = BASE32_NOPAD.encode(&chance.bytes16());
         let code = &text[..20];
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|_, (_, made)| now.since(*made) < CODE_LIFE);
+        open.retain(|_, open| now.since(open.made) < CODE_LIFE);
         if open.len() >= CODES_MAX
-            && let Some(oldest) = open.iter().min_by_key(|(_, (_, made))| *made).map(|(key, _)| *key)
+            && let Some(oldest) = open.iter().min_by_key(|(_, open)| open.made).map(|(key, _)| *key)
         {
             open.remove(&oldest);
         }
-        open.insert(code_key(keys, code), (approver.clone(), now));
+        let made = OpenCode { approver: entry.name.clone(), token_sha256: entry.token_sha256, made: now };
+        open.insert(code_key(keys, code), made);
         let groups: Vec<String> =
             code.as_bytes().chunks(4).map(|four| String::from_utf8_lossy(four).into_owned()).collect();
         groups.join("-")
     }
 
-    /// Spends a code, however it was typed.
-    pub(super) fn spend(&self, keys: &KeySet, now: BootTime, typed: &Secret) -> Option<Principal> {
+    /// Spends a code, however it was typed; whose it was, by name and token.
+    pub(super) fn spend(&self, keys: &KeySet, now: BootTime, typed: &Secret) -> Option<(Principal, Digest)> {
         let plain: String = typed.reveal().chars().filter(char::is_ascii_alphanumeric).collect();
         let key = code_key(keys, &plain.to_ascii_uppercase());
-        let (approver, made) = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&key)?;
-        (now.since(made) < CODE_LIFE).then_some(approver)
+        let spent = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&key)?;
+        (now.since(spent.made) < CODE_LIFE).then_some((spent.approver, spent.token_sha256))
     }
 }
 
@@ -191,19 +201,30 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::base::chance::SeededChance;
+    use crate::base::id::Tenant;
+
+    fn alice() -> ApproverEntry {
+        ApproverEntry {
+            name: Principal::new("alice").unwrap(),
+            token_sha256: Digest::of(b"hers"),
+            roles: Vec::new(),
+            tenant: Tenant::new("default").unwrap(),
+            rights: None,
+        }
+    }
 
     #[test]
     fn a_code_is_used_once_and_within_two_minutes() {
         let chance = SeededChance::new(7);
         let keys = KeySet::ephemeral(&chance);
         let codes = SignInCodes::default();
-        let alice = Principal::new("alice").unwrap();
+        let alice = alice();
         let start = BootTime::from_nanos(1);
         let code = codes.issue(&keys, &chance, start, &alice);
         assert_eq!(code.len(), 24, "{code}");
         let typed = Secret::new(code.to_lowercase().replace('-', " "));
         assert_eq!(codes.spend(&keys, start, &Secret::new("AAAA-AAAA-AAAA-AAAA-AAAA")), None);
-        assert_eq!(codes.spend(&keys, start, &typed), Some(alice.clone()));
+        assert_eq!(codes.spend(&keys, start, &typed), Some((alice.name.clone(), alice.token_sha256)));
         assert_eq!(codes.spend(&keys, start, &typed), None, "one use");
         let late = codes.issue(&keys, &chance, start, &alice);
         assert_eq!(codes.spend(&keys, start + CODE_LIFE, &Secret::new(late)), None, "two minutes");
@@ -214,7 +235,7 @@ mod tests {
         let chance = SeededChance::new(7);
         let keys = KeySet::ephemeral(&chance);
         let codes = SignInCodes::default();
-        let alice = Principal::new("alice").unwrap();
+        let alice = alice();
         let first = codes.issue(&keys, &chance, BootTime::from_nanos(1), &alice);
         for at in 2..=(CODES_MAX as u64 + 1) {
             let _ = codes.issue(&keys, &chance, BootTime::from_nanos(at), &alice);

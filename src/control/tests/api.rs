@@ -7,12 +7,14 @@ use serde_json::json;
 
 use super::fixture::*;
 use crate::base::id::{Owner, Tenant};
+use crate::control::NotTaken;
 use crate::control::desk::Confirm;
 use crate::draft::binding;
 use crate::draft::decision::Channel;
 use crate::draft::record::Risk;
 use crate::draft::state::{Status, Verdict};
 use crate::guard::answer::Answer;
+use crate::policy::diagnostic::{Diagnostic, Severity};
 
 fn confirm_path() -> String {
     format!("/v1/drafts/{ID}/confirm")
@@ -299,9 +301,36 @@ async fn metrics_and_policies_say_what_is_in_force() {
 
 #[tokio::test]
 async fn a_reload_that_fails_says_why_and_what_stays() {
-    let bench = bench_at("http://127.0.0.1:7071", Err("policies/a.yaml:3:5: unknown key `hodl`".to_owned()));
+    let found = |line, severity, message: &str| Diagnostic {
+        file: "policies/a.yaml".to_owned(),
+        line,
+        column: 5,
+        severity,
+        message: message.to_owned(),
+        hint: Some("did you mean `hold`?".to_owned()),
+        excerpt: "never sent".to_owned(),
+    };
+    let all = vec![
+        found(3, Severity::Error, "unknown key `hodl`"),
+        found(4, Severity::Warning, "a long ttl"),
+        found(9, Severity::Error, "unknown key `hoold`"),
+    ];
+    let bench = bench_at("http://127.0.0.1:7071", Err(NotTaken::Mistakes(all)));
     let got = bench.post(PERSON, "/v1/policies/reload", &[], "{}").await;
     assert_eq!((got.status, got.code().as_str()), (422, "REQUEST_INVALID"));
     assert!(got.json()["detail"].as_str().unwrap().contains("last good set stays in force"));
-    assert_eq!(got.json()["errors"][0]["reason"], "policies/a.yaml:3:5: unknown key `hodl`");
+    let mistake = |reason: &str| json!({"pointer": "", "reason": reason});
+    let errors =
+        [mistake("policies/a.yaml:3:5: unknown key `hodl`"), mistake("policies/a.yaml:9:5: unknown key `hoold`")];
+    assert_eq!(got.json()["errors"], json!(errors));
+    assert_eq!(got.json()["diagnostics"].as_array().unwrap().len(), 3);
+    let first = json!({
+        "file": "policies/a.yaml", "line": 3, "column": 5, "severity": "error", "message": "unknown key `hodl`",
+        "hint": "did you mean `hold`?",
+    });
+    assert_eq!(got.json()["diagnostics"][0], first);
+
+    let unreadable = bench_at("http://127.0.0.1:7071", Err(NotTaken::Unreadable("policies/ is gone".to_owned())));
+    let got = unreadable.post(PERSON, "/v1/policies/reload", &[], "{}").await.json();
+    assert_eq!((&got["errors"], &got["diagnostics"]), (&json!([mistake("policies/ is gone")]), &json!([])));
 }

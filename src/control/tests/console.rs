@@ -68,7 +68,7 @@ fn confirm_form() -> String {
 #[tokio::test]
 async fn a_one_time_link_signs_in_once() {
     let bench = bench();
-    let link = bench.state.new_sign_in_code(&Principal::new("alice").unwrap());
+    let link = bench.state.new_sign_in_link(&Principal::new("alice").unwrap()).unwrap();
     let code = link.strip_prefix("http://127.0.0.1:7071/#code=").expect("the code stands in the fragment").to_owned();
     let page = bench.send(request("GET", "/", &[], Body::empty())).await;
     assert_eq!(page.status, 200);
@@ -81,7 +81,7 @@ async fn a_one_time_link_signs_in_once() {
     assert_eq!(again.status, 401);
     assert!(again.header("set-cookie").is_empty());
     assert_eq!(bench.refusals(), [(Code::CredentialUnknown, "sign-in".to_owned())]);
-    let late = bench.state.new_sign_in_code(&Principal::new("alice").unwrap());
+    let late = bench.state.new_sign_in_link(&Principal::new("alice").unwrap()).unwrap();
     bench.clock.advance(CODE_LIFE);
     assert_eq!(bench.send(sign_in(late.split_once('=').unwrap().1)).await.status, 401);
 }

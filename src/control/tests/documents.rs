@@ -11,6 +11,7 @@ use crate::control::routes::{Needs, ROUTES};
 use crate::control::{openapi, schemas};
 use crate::draft::state::Status;
 use crate::guard::problem::{self, Problem};
+use crate::policy::diagnostic::{Diagnostic, Severity};
 
 const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/http-api.md"));
 
@@ -81,6 +82,16 @@ fn the_schemas_describe_what_is_serialised() {
     described(&all, "Event", &event(1, "draft.held"));
     let problem = Problem::new(Code::DraftNotFound, "x").about(&id());
     described(&all, "Problem", &serde_json::from_slice::<Value>(&problem.answer().body).unwrap());
+    let diagnostic = Diagnostic {
+        file: "a.yaml".to_owned(),
+        line: 1,
+        column: 1,
+        severity: Severity::Error,
+        message: "x".to_owned(),
+        hint: None,
+        excerpt: String::new(),
+    };
+    described(&all, "Diagnostic", &diagnostic);
     let codes = all["Problem"]["properties"]["code"]["anyOf"][0]["enum"].as_array().unwrap();
     assert_eq!(codes.len(), Code::ALL.len());
 }

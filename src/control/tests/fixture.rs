@@ -23,7 +23,7 @@ use crate::base::time::{ManualClock, Timestamp};
 use crate::control::credentials::{AppEntry, ApproverEntry, Credentials};
 use crate::control::desk::{Confirm, Desk};
 use crate::control::routes::router;
-use crate::control::{ControlParts, ControlState, PolicyReport, PolicyStatus};
+use crate::control::{ControlParts, ControlState, NotTaken, PolicyReport, PolicyStatus};
 use crate::draft::decision::{Channel, Decider, DeciderKind, Refused, Vote};
 use crate::draft::keys::KeySet;
 use crate::draft::outcome::Evidence;
@@ -189,11 +189,11 @@ impl Observer for NotingObserver {
     }
 }
 
-struct Files(Mutex<Result<(), String>>);
+struct Files(Mutex<Result<(), NotTaken>>);
 
 impl PolicyStatus for Files {
     fn report(&self) -> PolicyReport {
-        let last_error = self.0.lock().unwrap().clone().err();
+        let last_error = self.0.lock().unwrap().clone().err().map(|why| format!("{why:?}"));
         PolicyReport {
             version: "v1".to_owned(),
             loaded_at: start(),
@@ -202,7 +202,7 @@ impl PolicyStatus for Files {
         }
     }
 
-    fn reload(&self) -> Result<PolicyReport, String> {
+    fn reload(&self) -> Result<PolicyReport, NotTaken> {
         let outcome = self.0.lock().unwrap().clone();
         outcome.map(|()| self.report())
     }
@@ -216,7 +216,7 @@ impl PolicyStatus for Silent {
         PolicyReport { version: String::new(), loaded_at: start(), files: Vec::new(), last_error: None }
     }
 
-    fn reload(&self) -> Result<PolicyReport, String> {
+    fn reload(&self) -> Result<PolicyReport, NotTaken> {
         Ok(self.report())
     }
 }
@@ -255,7 +255,7 @@ pub(super) fn bench() -> Bench {
     bench_at("http://127.0.0.1:7071", Ok(()))
 }
 
-pub(super) fn bench_at(public_url: &str, reload: Result<(), String>) -> Bench {
+pub(super) fn bench_at(public_url: &str, reload: Result<(), NotTaken>) -> Bench {
     let desk = Arc::new(NotingDesk {
         asked: Mutex::default(),
         drafts: Mutex::new([view(Status::Pending)].map(|view| (view.line.draft_id.clone(), view)).into()),

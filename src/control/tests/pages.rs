@@ -228,7 +228,7 @@ async fn what_is_missing_is_told_on_a_page() {
 async fn a_rejection_by_the_guard_says_what_it_means() {
     for (reason, words) in [
         ("POLICY_CHANGED", "the policy became stricter after the hold"),
-        (&*format!("EARLIER_DRAFT_INTEGRITY {ID}"), "the record of that equal call before it does not verify"),
+        (&*format!("EARLIER_DRAFT_INTEGRITY {ID}"), "an equal draft before it does not verify"),
     ] {
         let mut ended = view(Status::Rejected);
         ended.refused.as_mut().unwrap().reason = reason.to_owned();

@@ -40,6 +40,17 @@ async fn p5_a_connection_that_dies_after_the_first_byte_is_unknown_and_never_rep
     assert_eq!((receipt["judged"].clone(), receipt["recovered"].clone()), ("person".into(), true.into()));
     assert_eq!(guard.resolve(&alice, &id, Verdict::Failed, "no".to_owned()).await.status, 409);
     assert_eq!(bench.effects(), 1);
+
+    // No answer of the upstream's is made up for the agent: it gets a problem with the receipt.
+    for told in
+        [ask(&guard, identity("u1"), r#"{"a":1}"#, None).await, guard.agent_result(&identity("u1"), &id, true).await]
+    {
+        let body = json(&told);
+        assert_eq!((told.status, body["code"].as_str()), (409, Some("DRAFT_ALREADY_DECIDED")), "{body}");
+        assert_eq!((&body["executed"], &body["upstream_called"]), (&true.into(), &true.into()), "{body}");
+        assert_eq!(body["receipt"]["judged"], "person", "{body}");
+        assert!(body["detail"].as_str().is_some_and(|words| words.contains("A person found out")), "{body}");
+    }
 }
 
 #[tokio::test]

@@ -25,8 +25,12 @@ tools:
     )
 }
 
+fn open_with(folder: &Path, roles: Roles) -> Result<Arc<Policies>, PoliciesError> {
+    Policies::open(Source::Folder(folder.to_owned()), roles, Metrics::new(), Arc::new(SystemClock))
+}
+
 fn open(folder: &Path) -> Arc<Policies> {
-    Policies::open(Source::Folder(folder.to_owned()), Metrics::new(), Arc::new(SystemClock)).unwrap()
+    open_with(folder, Roles::Any).unwrap()
 }
 
 /// Waits for a condition, with a deadline.
@@ -47,14 +51,15 @@ fn p7_a_bad_file_keeps_the_last_good_set_and_says_where() {
     let good = policies.in_force().load_full();
 
     std::fs::write(&file, policy("two").replace("effect: write", "effect: perhaps")).unwrap();
-    let error = policies.reload().unwrap_err();
-    assert!(error.contains("notes.yaml:10:"), "{error}");
+    let Err(NotTaken::Mistakes(found)) = policies.reload() else { panic!("mistakes") };
+    assert!(found[0].file.ends_with("notes.yaml") && found[0].line == 10, "{found:?}");
     assert!(Arc::ptr_eq(&policies.in_force().load_full(), &good));
-    assert_eq!(policies.report().last_error, Some(error));
+    assert_eq!(policies.report().last_error, Some(report(&found)));
     assert_eq!(policies.report().version, good.version);
 
     std::fs::remove_file(&file).unwrap();
-    assert!(policies.reload().unwrap_err().contains("no policy file"));
+    let Err(NotTaken::Unreadable(why)) = policies.reload() else { panic!("nothing to read") };
+    assert!(why.contains("no policy file"), "{why}");
     assert!(Arc::ptr_eq(&policies.in_force().load_full(), &good));
 
     std::fs::write(&file, policy("two")).unwrap();
@@ -67,12 +72,32 @@ fn p7_a_bad_file_keeps_the_last_good_set_and_says_where() {
 #[test]
 fn nothing_starts_without_policies() {
     let folder = tempfile::tempdir().unwrap();
-    let open = |path: &Path| Policies::open(Source::Folder(path.to_owned()), Metrics::new(), Arc::new(SystemClock));
+    let open = |path: &Path| open_with(path, Roles::Any);
     assert!(matches!(open(folder.path()), Err(PoliciesError::Folder(FolderError::Empty { .. }))));
     assert!(matches!(open(&folder.path().join("no")), Err(PoliciesError::Folder(FolderError::Unreadable { .. }))));
     std::fs::write(folder.path().join("a.yaml"), "version: 1\nversion: 2\n").unwrap();
     let Err(error @ PoliciesError::Mistakes(_)) = open(folder.path()) else { panic!("mistakes") };
-    assert!(error.line().contains("a.yaml:2:1"), "{}", error.line());
+    assert!(error.to_string().contains("a.yaml:2:1"), "{error}");
+}
+
+#[test]
+fn the_roles_of_callers_are_those_of_the_identity_rules() {
+    let with = |role: Option<RoleSource>| IdentityRules { role, ..IdentityRules::local() };
+    assert_eq!(roles_of(None), Roles::Only(Vec::new()));
+    assert_eq!(roles_of(Some(&with(None))), Roles::Only(Vec::new()));
+    let of = |source: RoleSource| roles_of(Some(&with(Some(source))));
+    assert_eq!(of(RoleSource::Const("user".to_owned())), Roles::Only(vec!["user".to_owned()]));
+    assert_eq!(of(RoleSource::Header(http::HeaderName::from_static("x-role"))), Roles::Any);
+    // Without agents everybody is the agent `local`; with them the role is one of their names.
+    assert_eq!(of(RoleSource::Agent), Roles::Any);
+    let agent = crate::agent::identity::AgentEntry {
+        name: crate::base::id::Initiator::new("bot").unwrap(),
+        token_sha256: crate::base::digest::Digest::of(b"x"),
+        tenant: crate::base::id::Tenant::new("default").unwrap(),
+        deliver_token: false,
+    };
+    let rules = IdentityRules { agents: vec![agent], ..with(Some(RoleSource::Agent)) };
+    assert_eq!(roles_of(Some(&rules)), Roles::Only(vec!["bot".to_owned()]));
 }
 
 /// The first block of a document that begins with `first`.
@@ -85,7 +110,7 @@ fn block(document: &str, first: &str) -> String {
 fn the_policy_of_the_readme_is_right() {
     let text = block(include_str!("../../../README.md"), "# orders/orders.yaml");
     let file = SourceFile { name: "orders/orders.yaml".to_owned(), text };
-    let read = parse(&[file], &Machine::at(".".into())).map_err(|error| error.to_string()).unwrap();
+    let read = parse(&[file], &Machine::at(".".into()), &Roles::Any).map_err(|error| error.to_string()).unwrap();
     assert!(read.warnings.is_empty(), "{:?}", read.warnings);
     assert_eq!(read.set.services[0].tools.len(), 1);
 }

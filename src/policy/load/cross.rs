@@ -1,5 +1,5 @@
 //! The checks that look at everything together: names over all files, registry and tools, matches
-//! that meet, routes that shadow.
+//! that meet, routes that shadow, roles that nobody has.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,20 @@ use crate::call::path::Relation;
 use super::super::matching::first_literal;
 use super::super::model::Match;
 use super::super::read::File;
+use super::super::roles::Roles;
 use super::super::yaml::Place;
 use super::registry;
 use super::service::ReadService;
 
-pub(super) fn check(files: &[File<'_>], services: &mut [ReadService]) {
+pub(super) fn check(files: &[File<'_>], services: &mut [ReadService], roles: &Roles) {
     for service in services.iter_mut() {
         if let Some(file) = files.get(service.file) {
             registry::join(file, service);
             meeting_tools(file, service);
+            for read in &service.tools {
+                let allowed = read.tool.roles.as_deref().unwrap_or_default();
+                roles.check(file, read.tool.name.as_str(), allowed, read.allow_place);
+            }
         }
     }
     unique_names(files, services);

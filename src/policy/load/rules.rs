@@ -10,7 +10,7 @@ use super::super::keys;
 use super::super::model::{CONTENT_TYPES, HELD_STATUS, Match, Opaque};
 use super::super::outbound::is_forwarded;
 use super::super::read::{Fields, File, scalar_json};
-use super::super::yaml::{Kind, Node};
+use super::super::yaml::{BRACES, Kind, Node};
 
 const METHODS: [&str; 8] = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "QUERY"];
 
@@ -64,11 +64,18 @@ fn read_method(file: &File<'_>, node: &Node) -> Option<String> {
 }
 
 fn read_path(file: &File<'_>, node: &Node) -> Option<PathTemplate> {
+    if let Kind::Map(_) | Kind::List(_) = &node.kind {
+        // A path that is nothing but a parameter reads as a mapping where it has no quotes.
+        let is = if matches!(node.kind, Kind::Map(_)) { "a mapping" } else { "a list" };
+        file.error_with(node.place, format!("`path` must be a text, and this is {is}"), BRACES);
+        return None;
+    }
     let text = file.literal(node, "`path`")?;
     match PathTemplate::parse(text) {
         Ok(template) => Some(template),
         Err(error) => {
-            file.error(node.place, error.to_string());
+            let hint = "write it as requests have it, with `{name}` for one segment: \"/orders/{id}/cancel\"";
+            file.error_with(node.place, error.to_string(), hint);
             None
         }
     }

@@ -47,6 +47,8 @@ pub(super) struct ReadTool {
     pub(super) place: Place,
     pub(super) name_place: Place,
     pub(super) match_place: Place,
+    /// Where `allow` stands.
+    pub(super) allow_place: Place,
     pub(super) risk: Option<(Risk, Place)>,
     /// Whether the tool or its capability states a risk.
     pub(super) risk_stated: bool,
@@ -134,6 +136,7 @@ pub(super) fn read(file: &File<'_>, node: &Node, service: &Shared) -> Option<Rea
         place: node.place,
         name_place,
         match_place: fields.key_place("match"),
+        allow_place: fields.key_place("allow"),
         risk,
         risk_stated: false,
         confirm,

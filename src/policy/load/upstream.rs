@@ -5,9 +5,10 @@ use http::header::{AUTHORIZATION, COOKIE};
 
 use crate::base::secret::Secret;
 
+use super::super::diagnostic::Severity;
 use super::super::keys;
 use super::super::model::{Credential, Timeouts, Upstream};
-use super::super::open::read_url;
+use super::super::open::{NO_SCHEME, read_url};
 use super::super::outbound::{INJECT_ROOTS, is_forwarded};
 use super::super::read::{Fields, File};
 use super::super::template::Template;
@@ -28,7 +29,10 @@ pub(super) fn read(file: &File<'_>, node: &Node) -> Option<Upstream> {
         match read_url(&url.value) {
             Ok(origin) => Some(origin),
             Err(why) => {
-                file.error(node.place, format!("the upstream's URL {why}"));
+                let hint = (why == NO_SCHEME)
+                    .then_some("write the scheme too: https://api.example.com, http://127.0.0.1:8080");
+                let message = format!("the upstream's URL {why}");
+                file.found(node.place, Severity::Error, message, hint.map(str::to_owned));
                 None
             }
         }
@@ -184,6 +188,6 @@ fn read_inject(file: &File<'_>, node: &Node, taken: &[HeaderName]) -> Vec<(Heade
 
 pub(super) fn report_template(file: &File<'_>, node: &Node, mistakes: Vec<(String, Option<String>)>) {
     for (message, hint) in mistakes {
-        file.found(node.place, super::super::diagnostic::Severity::Error, message, hint);
+        file.found(node.place, Severity::Error, message, hint);
     }
 }

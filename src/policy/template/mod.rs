@@ -304,7 +304,10 @@ fn write_node(json: &Json, out: &mut String) -> Result<(), Error> {
             }
             out.push('}');
         }
-        leaf => write_json(&value_of(leaf), out)?,
+        Json::Number(number) if number.is_f64() => {
+            out.push_str(ryu_js::Buffer::new().format(number.as_f64().unwrap_or(f64::NAN)));
+        }
+        leaf => write!(out, "{leaf}").map_err(Error::from)?,
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ pub(super) fn judged(set: &PolicySet, head: Head<'static>, body: &[u8], who: &Id
     let service = &set.services[0];
     let selection = service.select(&head);
     let call = understood(service, head.clone(), body)?;
-    judge(service, &selection, &call, who, &[HeaderName::from_static("x-user-id")])
+    judge(service, &selection, call, who, &[HeaderName::from_static("x-user-id")])
 }
 
 pub(super) const JSON: (&str, &str) = ("Content-Type", "application/json");

@@ -44,6 +44,16 @@ fn what_needs_no_preparation_goes_out_byte_for_byte() {
 }
 
 #[test]
+fn json_that_came_as_a_form_is_told_so() {
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    let refused = |body: &[u8]| judged(&policy(), head("POST", "/t", &form), body, &who()).unwrap_err();
+    let (as_form, other) = (refused(br#"{"title": "x"}"#), refused(b"titel=x"));
+    assert_eq!((as_form.code, other.code), (Code::ArgsInvalid, Code::ArgsInvalid));
+    assert!(as_form.detail.contains("Content-Type: application/json"), "{}", as_form.detail);
+    assert!(!other.detail.contains("Content-Type"), "{}", other.detail);
+}
+
+#[test]
 fn only_what_was_prepared_is_rewritten() {
     let raw = r#"{"taskTitle": "  e\u0301 ", "big": 9007199254740993, "priority": "high"}"#;
     let prepared = json(&policy(), "POST", "/t?x=1&q2=%20b%20", raw).unwrap_err();

@@ -75,6 +75,8 @@ fn a_tool_with_a_schema_takes_its_media_types_only() {
         let headers = if media.is_empty() { vec![] } else { vec![("Content-Type", media)] };
         let refusal = judged(&set, head("POST", "/todos", &headers), body, &who()).unwrap_err();
         assert_eq!(refusal.code, Code::MediaTypeUnsupported, "{media}");
+        let says_which = refusal.detail.contains("send the header Content-Type: application/json");
+        assert_eq!(says_which, media.is_empty(), "{}", refusal.detail);
     }
     let good =
         judged(&set, head("POST", "/todos", &[("Content-Type", "Application/JSON; charset=UTF-8")]), body, &who());
