@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use countersign::base::digest::Digest;
@@ -13,7 +14,7 @@ use countersign::base::time::SystemClock;
 use countersign::draft::state::Verdict;
 use countersign::store::conformance::{Dial, Harness};
 use countersign::store::contract::{Held, Hold};
-use countersign::store::sqlite::{SqliteOptions, SqliteStore};
+use countersign::store::sqlite::{SqliteOptions, SqliteStore, StoreObserver};
 use criterion::{Criterion, criterion_group};
 use tokio::runtime::Runtime;
 
@@ -33,9 +34,36 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
+/// How many commits there were, and how many steps they made durable.
+#[derive(Default)]
+struct Commits {
+    commits: AtomicUsize,
+    steps: AtomicUsize,
+}
+
+impl StoreObserver for Commits {
+    fn step(&self, _name: &'static str, _took: Duration, _error: Option<&'static str>) {}
+
+    fn commit(&self, steps: usize, _took: Duration) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.steps.fetch_add(steps, Ordering::Relaxed);
+    }
+}
+
+impl Commits {
+    /// Steps of one commit, on average.
+    fn group(&self) -> f64 {
+        self.steps.load(Ordering::Relaxed) as f64 / self.commits.load(Ordering::Relaxed).max(1) as f64
+    }
+}
+
 fn harness() -> Harness {
+    watched(Arc::new(Commits::default()))
+}
+
+fn watched(observer: Arc<Commits>) -> Harness {
     let folder = tempfile::tempdir_in(".").unwrap();
-    let options = SqliteOptions { step_timeout: Duration::from_secs(60), ..SqliteOptions::default() };
+    let options = SqliteOptions { step_timeout: Duration::from_secs(60), observer };
     let store = SqliteStore::open(&folder.path().join("store.db"), Arc::new(SystemClock), options).unwrap();
     Harness::new(Arc::new(store), Arc::new(NoDial), Box::new(folder))
 }
@@ -113,16 +141,19 @@ fn table() {
     let runtime = runtime();
     let concurrencies = [1, 16, 64];
     let (mut yardstick, mut holds, mut cycles) = (Vec::new(), vec![Vec::new(); 3], vec![Vec::new(); 3]);
+    let mut groups = vec![Vec::new(); 3];
     for _ in 0..3 {
         let folder = tempfile::tempdir_in(".").unwrap();
         yardstick.push(bare(folder.path(), span));
         for (at, concurrency) in concurrencies.into_iter().enumerate() {
-            let h = Arc::new(harness());
+            let commits = Arc::new(Commits::default());
+            let h = Arc::new(watched(commits.clone()));
             let holder = h.clone();
             holds[at].push(rate(&runtime, concurrency, span, move |n| {
                 let h = holder.clone();
                 async move { drop(h.store().hold(hold(&h, n)).await.unwrap()) }
             }));
+            groups[at].push(commits.group());
             let h = Arc::new(harness());
             cycles[at].push(rate(&runtime, concurrency, span, move |n| {
                 let h = h.clone();
@@ -133,6 +164,9 @@ fn table() {
     let yardstick = median(yardstick);
     println!("{:<44}{:>10}{:>12}", "", "per second", "of a commit");
     println!("{:<44}{yardstick:>10.0}{:>12.2}", "bare durable commits, one insert each", 1.0);
+    for (concurrency, group) in concurrencies.into_iter().zip(groups) {
+        println!("{:<44}{:>10.1}", format!("holds of one commit, {concurrency} at a time"), median(group));
+    }
     for (name, rates) in [("holds", holds), ("cycles (hold, decide, mark, settle)", cycles)] {
         for (concurrency, rates) in concurrencies.into_iter().zip(rates) {
             let rate = median(rates);
