@@ -9,11 +9,11 @@ use crate::draft::receipt::Judged;
 use crate::draft::record::Identity;
 use crate::draft::seal;
 use crate::draft::state::Status;
-use crate::store::contract::{Ended, Filter, PAGE_MAX, StoreError, page_is_full};
+use crate::store::contract::{Ended, Filter, PAGE_MAX, page_is_full};
 use crate::store::row::Stored;
 
 use super::answer::Answer;
-use super::core::{ASK_AGAIN_MAX, Guard, not_found};
+use super::core::{Guard, ask, not_found};
 use super::problem::{Executed, Problem, UNKNOWN_TEXT};
 use super::render::deciders;
 use super::views::AgentView;
@@ -71,14 +71,8 @@ impl Guard {
         let by = who.initiator.as_str();
         let mac = proof::refusal_mac(&self.parts.keys, &opened, Refusal::Withdrawn, None, &withdrawn_by(by));
         let mac = mac.map_err(|_| self.integrity_failed(&stored))?;
-        let mut asked = 0;
-        let ended = loop {
-            match self.parts.store.withdraw(id, step, by, mac).await {
-                Ok(ended) => break ended,
-                Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
-                Err(error) => return Err(self.uncertain("withdraw", &error)),
-            }
-        };
+        let ended = ask(|| self.parts.store.withdraw(id, step, by, mac)).await;
+        let ended = ended.map_err(|error| self.uncertain("withdraw", &error))?;
         match ended {
             Ended::Done(now) => {
                 self.parts.observer.draft(&now.row.tool, Status::Withdrawn);

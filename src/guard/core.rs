@@ -29,7 +29,21 @@ use super::verify;
 
 /// How often a step whose reply was lost is asked again with the same step id before the caller
 /// is told that it is uncertain.
-pub(super) const ASK_AGAIN_MAX: u32 = 2;
+const ASK_AGAIN_MAX: u32 = 2;
+
+/// The answer to a step of the store, which is asked again while its reply was lost.
+pub(super) async fn ask<T, Asked>(step: impl Fn() -> Asked) -> Result<T, StoreError>
+where
+    Asked: Future<Output = Result<T, StoreError>>,
+{
+    let mut again = 0;
+    loop {
+        match step().await {
+            Err(StoreError::Uncertain(_)) if again < ASK_AGAIN_MAX => again += 1,
+            answer => return answer,
+        }
+    }
+}
 
 /// How long the journal remembers attempts beyond the retention of drafts.
 pub(super) const JOURNAL_MARGIN: Duration = Duration::from_secs(8 * 24 * 3600);

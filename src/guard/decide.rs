@@ -14,11 +14,11 @@ use crate::draft::proof::{self, Refusal};
 use crate::draft::seal::Opened;
 use crate::draft::state::Status;
 use crate::policy::judge;
-use crate::store::contract::{Decide, Decided, Ended, Reject, StoreError};
+use crate::store::contract::{Decide, Decided, Ended, Reject};
 use crate::store::row::{Row, Stored};
 
 use super::answer::Answer;
-use super::core::{ASK_AGAIN_MAX, Guard, not_found};
+use super::core::{Guard, ask, not_found};
 use super::problem::Problem;
 use super::render::deciders;
 
@@ -115,14 +115,7 @@ impl Guard {
             node: self.parts.journal.node().clone(),
             lease: self.parts.settings.lease,
         };
-        let mut asked = 0;
-        loop {
-            match self.parts.store.decide(decide.clone()).await {
-                Ok(decided) => return Ok(decided),
-                Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
-                Err(error) => return Err(self.uncertain("decide", &error)),
-            }
-        }
+        ask(|| self.parts.store.decide(decide.clone())).await.map_err(|error| self.uncertain("decide", &error))
     }
 
     /// Rejects a verified draft.
@@ -208,14 +201,7 @@ impl Guard {
     }
 
     async fn ask_reject(&self, reject: Reject) -> Result<Ended, Problem> {
-        let mut asked = 0;
-        loop {
-            match self.parts.store.reject(reject.clone()).await {
-                Ok(ended) => return Ok(ended),
-                Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
-                Err(error) => return Err(self.uncertain("reject", &error)),
-            }
-        }
+        ask(|| self.parts.store.reject(reject.clone())).await.map_err(|error| self.uncertain("reject", &error))
     }
 
     /// What a caller whose confirm did not change anything, or has just been carried out, is told.

@@ -18,7 +18,7 @@ use crate::store::contract::{Held, Hold, StoreError};
 use crate::store::row::Stored;
 
 use super::answer::Answer;
-use super::core::{ASK_AGAIN_MAX, Guard};
+use super::core::{Guard, ask};
 use super::problem::Problem;
 
 /// A write that an agent asks for, read and understood.
@@ -223,16 +223,12 @@ impl Guard {
     }
 
     async fn ask_hold(&self, hold: &Hold) -> Result<Held, Problem> {
-        let mut asked = 0;
-        loop {
-            match self.parts.store.hold(hold.clone()).await {
-                Ok(held) => return Ok(held),
-                Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
-                Err(error @ StoreError::Corrupt(_)) => return Err(self.uncertain("hold", &error)),
-                Err(error) => {
-                    tracing::error!(step = "hold", %error, "store failed");
-                    return Err(self.hold_unavailable());
-                }
+        match ask(|| self.parts.store.hold(hold.clone())).await {
+            Ok(held) => Ok(held),
+            Err(error @ StoreError::Corrupt(_)) => Err(self.uncertain("hold", &error)),
+            Err(error) => {
+                tracing::error!(step = "hold", %error, "store failed");
+                Err(self.hold_unavailable())
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::store::contract::{Ended, Held, Settled, StoreError, TakenOver};
 use crate::store::row::Stored;
 
 use super::answer::Answer;
-use super::core::{ASK_AGAIN_MAX, Guard, JOURNAL_MARGIN, not_found};
+use super::core::{Guard, JOURNAL_MARGIN, ask, not_found};
 use super::hold::{CORRECTIONS_MAX, Meets};
 use super::problem::Problem;
 use super::render::offers_again;
@@ -163,14 +163,8 @@ impl Guard {
             evidence: Evidence::new(now, "person", &evidence, None),
         };
         let settle = self.prove(opened, outcome, Some(&by)).map_err(|_| self.integrity_failed(&stored))?;
-        let mut asked = 0;
-        let settled = loop {
-            match self.parts.store.resolve(settle.clone(), &by).await {
-                Ok(settled) => break settled,
-                Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
-                Err(error) => return Err(self.uncertain("resolve", &error)),
-            }
-        };
+        let settled = ask(|| self.parts.store.resolve(settle.clone(), &by)).await;
+        let settled = settled.map_err(|error| self.uncertain("resolve", &error))?;
         match settled {
             Settled::Done(now) => {
                 self.parts.observer.draft(&now.row.tool, now.row.state.status());
@@ -220,13 +214,8 @@ impl Guard {
             refusal_memory_ms: row.refusal_memory_ms,
         };
         let hold = self.seal_hold(&draft, &opened.body, meets)?;
-        let mut asked = 0;
-        loop {
-            match self.parts.store.again(&row.id, hold.clone()).await {
-                Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
-                answer => return answer.map_err(|error| self.uncertain("again", &error)),
-            }
-        }
+        let answer = ask(|| self.parts.store.again(&row.id, hold.clone())).await;
+        answer.map_err(|error| self.uncertain("again", &error))
     }
 
     fn answer_again(&self, stored: &Stored, held: Result<Held, Ended>) -> Result<Answer, Problem> {

@@ -17,7 +17,7 @@ use crate::draft::state::Verdict;
 use crate::store::contract::{Settle, Settled, StoreError};
 use crate::store::row::Row;
 
-use super::core::{ASK_AGAIN_MAX, Guard};
+use super::core::{Guard, ask};
 use super::verify;
 
 /// What became of a draft, before it is bound to it.
@@ -81,14 +81,7 @@ impl Guard {
 
     /// Settles under the epoch; where another node has taken over, gives it as a late answer.
     async fn ask_settle(&self, settle: &Settle) -> Result<Settled, StoreError> {
-        let mut asked = 0;
-        let settled = loop {
-            match self.parts.store.settle(settle.clone()).await {
-                Ok(settled) => break settled,
-                Err(StoreError::Uncertain(_)) if asked < ASK_AGAIN_MAX => asked += 1,
-                Err(error) => return Err(error),
-            }
-        };
+        let settled = ask(|| self.parts.store.settle(settle.clone())).await?;
         // Only an answer of the upstream says something about somebody else's epoch. "Not sent by
         // me" and "I cannot tell" do not: the node that has the draft now knows better.
         let answered = settle.verdict == Verdict::Succeeded || settle.failure == Some(Failure::Refused);
