@@ -17,6 +17,7 @@ mod proxy;
 mod relay;
 mod resolve;
 mod respond;
+mod strip;
 #[cfg(test)]
 mod testing;
 mod trust;

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::SET_COOKIE;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, StatusCode};
 use pingora::connectors::http::v1::Connector;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
@@ -23,7 +22,6 @@ use tokio::net::TcpStream;
 
 use crate::base::chance::Chance;
 use crate::base::code::Code;
-use crate::base::cookie;
 use crate::base::refusal::Refusal;
 use crate::draft::record::Effect;
 use crate::guard::Guard;
@@ -41,6 +39,7 @@ use super::lanes::{Dress, Lane, Lanes, Table, UPGRADED_IDLE};
 use super::observe::{AgentObserver, Observed, Verdict};
 use super::resolve::Tries;
 use super::respond;
+use super::strip::strip;
 use super::wire::StrictStream;
 
 /// What every request is answered with.
@@ -239,31 +238,6 @@ fn failed_answer(error: &Error) -> Answer {
     let mut answer = respond::problem(&problem);
     answer.status = status.unwrap_or(answer.status);
     answer
-}
-
-/// Removes from an upstream's answer what only the guard may say or set.
-pub(super) fn strip(response: &mut ResponseHeader) -> pingora::Result<()> {
-    // Only the guard says what became of a draft (promise 6).
-    let is_own = |name: &HeaderName| name.as_str().starts_with("countersign-");
-    // On one host an upstream's cookie of that name would replace the console's.
-    let sets_console = |value: &HeaderValue| cookie::names_console(value.as_bytes());
-    let (mut owns, mut sets) = (false, false);
-    for (name, value) in &response.headers {
-        owns |= is_own(name);
-        sets |= *name == SET_COOKIE && sets_console(value);
-    }
-    while owns && let Some(name) = response.headers.keys().find(|name| is_own(name)).cloned() {
-        response.remove_header(&name);
-    }
-    if sets {
-        let kept: Vec<HeaderValue> =
-            response.headers.get_all(SET_COOKIE).iter().filter(|value| !sets_console(value)).cloned().collect();
-        response.remove_header(&SET_COOKIE);
-        for value in kept {
-            response.append_header(SET_COOKIE, value)?;
-        }
-    }
-    Ok(())
 }
 
 #[async_trait]

@@ -18,7 +18,8 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
 
 use super::lanes::{Lane, POOLED_IDLE, Table};
-use super::proxy::{AgentProxy, Exchange, strip};
+use super::proxy::{AgentProxy, Exchange};
+use super::strip::strip;
 
 impl AgentProxy {
     /// Carries out a plain read.

@@ -170,3 +170,27 @@ async fn a_client_of_http_1_0_is_answered_as_well() {
         assert!(!text.contains("chunked") && text.contains("Connection: close"), "{text:?}");
     }
 }
+
+#[tokio::test]
+async fn what_an_upstream_says_for_its_own_connection_stays_there() {
+    for lines in [
+        "Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n",
+        "Connection: X-Private, close\r\nX-Private: 1\r\n",
+        "Connection: keep-alive\r\nConnection: upgrade\r\nUpgrade: h2c\r\n",
+        "Connection: content-length, X-Private\r\nX-Private: 1\r\n",
+        "Proxy-Connection: close\r\n",
+    ] {
+        let (_origin, running) =
+            open(answer(&format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n{lines}X-Mine: 1\r\n\r\nok"))).await;
+        let mut client = Client::connect(running.address).await;
+        for _ in 0..2 {
+            client.send(GET).await;
+            let answer = client.answer().await;
+            assert_eq!((answer.body.as_str(), answer.header("x-mine")), ("ok", Some("1")), "{lines:?}");
+            for gone in ["keep-alive", "x-private", "upgrade", "proxy-connection"] {
+                assert_eq!(answer.header(gone), None, "{lines:?}");
+            }
+            assert_eq!(answer.header("connection"), Some("keep-alive"), "the guard's own: {lines:?}");
+        }
+    }
+}
