@@ -349,7 +349,8 @@ async fn an_allowed_websocket_is_switched_and_early_bytes_forbid_it() {
     let upgrade = "GET /ws HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     let mut client = Client::connect(running.address).await;
     client.send(upgrade).await;
-    assert_eq!(client.answer().await.status, 101);
+    let switch = client.answer().await;
+    assert_eq!((switch.status, switch.header("upgrade")), (101, Some("websocket")));
     client.send("ping").await;
     client.read_until("ping").await;
     // It may be silent for longer than a body may.
