@@ -12,7 +12,7 @@ use pingora::proxy::Session;
 
 use crate::base::code::Code;
 use crate::base::refusal::Refusal;
-use crate::call::head::{Form, Head, Present, Upgrade};
+use crate::call::head::{Form, Head, Present, Upgrade, is_spelling_of};
 use crate::draft::record::Effect;
 use crate::policy::judge::Selection;
 use crate::policy::model::{Capability, CapabilityStatus, Service, Tool};
@@ -161,6 +161,7 @@ impl AgentProxy {
                 || agent.by.as_ref() == Some(name)
                 || self.identity_headers.iter().any(|known| is_spelling_of(text, known.as_str()))
                 || unused.is_some_and(|unused| is_spelling_of(text, unused))
+                || service.upstream.inject.iter().any(|(injected, _)| is_spelling_of(text, injected.as_str()))
             {
                 own.push(name.clone());
             }
@@ -178,12 +179,6 @@ fn is_plain(head: &Head<'_>) -> bool {
 
 fn is_origin_form(head: &Head<'_>) -> bool {
     matches!(head.form, Form::Origin)
-}
-
-/// Whether `text` is `name` with `_` for `-`, as gateways to older interfaces spell headers.
-fn is_spelling_of(text: &str, name: &str) -> bool {
-    let same = |(one, other): (u8, u8)| one == other || one == b'_' && other == b'-';
-    text.len() == name.len() && text.bytes().zip(name.bytes()).all(same)
 }
 
 /// Whether the request may switch to another protocol.

@@ -200,6 +200,11 @@ fn host_refused() -> Refusal {
     )
 }
 
+/// An upstream's switch to a protocol that nobody asked for.
+pub(super) fn unasked_switch() -> Box<Error> {
+    Error::explain(ErrorType::InvalidHTTPHeader, "a switch nobody asked for").into_up()
+}
+
 /// A head that pingora does not send.
 fn not_forwarded() -> Refusal {
     Refusal::new(
@@ -366,6 +371,9 @@ impl ProxyHttp for AgentProxy {
         response: &mut ResponseHeader,
         ctx: &mut Exchange,
     ) -> pingora::Result<()> {
+        if response.status == StatusCode::SWITCHING_PROTOCOLS && !ctx.upgrade {
+            return Err(unasked_switch());
+        }
         if response.status == StatusCode::SWITCHING_PROTOCOLS
             && !wire_of(session).is_some_and(StrictStream::accept_upgrade)
         {

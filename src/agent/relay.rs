@@ -18,8 +18,11 @@ use pingora::{Error, ErrorType};
 
 use super::ask::PlainRead;
 use super::lanes::{POOLED_IDLE, Table};
-use super::proxy::{AgentProxy, Exchange};
+use super::proxy::{AgentProxy, Exchange, unasked_switch};
 use super::strip::{frame, strip};
+
+/// How many answers an upstream may give before its answer.
+const EARLY_ANSWERS_MAX: u32 = 32;
 
 impl AgentProxy {
     /// Carries out a plain read.
@@ -75,6 +78,7 @@ impl AgentProxy {
 
 /// Streams the answer to the client, each piece as soon as it is there.
 async fn stream(session: &mut Session, upstream: &mut HttpSession) -> pingora::Result<()> {
+    let mut early = 0;
     loop {
         let task = tokio::select! {
             biased;
@@ -82,6 +86,15 @@ async fn stream(session: &mut Session, upstream: &mut HttpSession) -> pingora::R
             // Ends only when the client is gone, and the upstream's connection with it.
             Err(error) = session.as_downstream_mut().read_body_or_idle(true) => return Err(error.into_down()),
         };
+        // Each gives the upstream its time anew, and says nothing to a client of HTTP/1.0.
+        if matches!(&task, HttpTask::Header(head, _) if head.status.is_informational()) {
+            early += 1;
+            if early > EARLY_ANSWERS_MAX {
+                return Err(
+                    Error::explain(ErrorType::InvalidHTTPHeader, "too many answers before the answer").into_up()
+                );
+            }
+        }
         let came_along = match &task {
             HttpTask::Header(_, false) => tokio::task::unconstrained(upstream.read_response_task()).now_or_never(),
             _ => None,
@@ -104,7 +117,7 @@ async fn stream(session: &mut Session, upstream: &mut HttpSession) -> pingora::R
 fn judged(session: &mut Session, mut task: HttpTask) -> pingora::Result<HttpTask> {
     if let HttpTask::Header(head, _) = &mut task {
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "a switch nobody asked for").into_up());
+            return Err(unasked_switch());
         }
         strip(head)?;
         frame(session, head)?;

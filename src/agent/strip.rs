@@ -12,9 +12,6 @@ use pingora::{Error, ErrorType};
 use crate::base::cookie;
 use crate::call::hop::{is_hop_by_hop, nominations};
 
-/// The guard's own headers begin like this.
-const OWN: &str = "countersign-";
-
 /// Strips an answer, early or last.
 ///
 /// # Errors
@@ -28,13 +25,13 @@ pub(super) fn strip(response: &mut ResponseHeader) -> pingora::Result<()> {
             "connection" => hops |= nominations(value).next().is_some(),
             "transfer-encoding" => {}
             text => {
-                owns |= text.starts_with(OWN);
+                owns |= is_own(text);
                 hops |= is_hop_by_hop(text);
             }
         }
     }
     // Only the guard says what became of a draft (promise 6).
-    while owns && let Some(name) = response.headers.keys().find(|name| name.as_str().starts_with(OWN)).cloned() {
+    while owns && let Some(name) = response.headers.keys().find(|name| is_own(name.as_str())).cloned() {
         response.remove_header(&name);
     }
     if sets {
@@ -56,6 +53,11 @@ pub(super) fn strip(response: &mut ResponseHeader) -> pingora::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether it is one of the guard's own, in either spelling.
+fn is_own(name: &str) -> bool {
+    name.strip_prefix("countersign").is_some_and(|rest| rest.starts_with(['-', '_']))
 }
 
 /// On one host an upstream's cookie of that name would replace the console's.

@@ -370,8 +370,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for StrictStream<S> {
                     }
                 }
                 Stage::Done if *this.upgraded.get_mut() => this.stage = Stage::Raw,
-                // What came too early waits for its turn, unread.
-                Stage::Done if this.passed < this.filled => return Poll::Pending,
+                // What came too early waits for its turn, unread: a client that has sent all its
+                // requests and closed its side still gets its answers.
+                Stage::Done if this.passed < this.filled => return this.pend(cx),
                 Stage::Done => match this.poll_fill(cx) {
                     Poll::Ready(Ok(1..)) => {}
                     Poll::Ready(end) => return Poll::Ready(end.map(|_| ())),

@@ -185,8 +185,15 @@ const OVERRIDES: [&str; 5] =
 
 /// Whether `name`, in lower case, is one of [`OVERRIDES`] with `-` or `_`.
 fn is_override_header(name: &str) -> bool {
-    let same = |(one, known): (u8, u8)| one == known || one == b'_' && known == b'-';
-    OVERRIDES.iter().any(|known| known.len() == name.len() && name.bytes().zip(known.bytes()).all(same))
+    OVERRIDES.iter().any(|known| is_spelling_of(name, known))
+}
+
+/// Whether `text` is `name` with `_` for any `-`, as gateways to older interfaces spell headers; both
+/// in lower case.
+#[must_use]
+pub fn is_spelling_of(text: &str, name: &str) -> bool {
+    let same = |(one, other): (u8, u8)| one == other || one == b'_' && other == b'-';
+    text.len() == name.len() && text.bytes().zip(name.bytes()).all(same)
 }
 
 /// Refuses a header by its name; tells whether it is the one that names the agent.

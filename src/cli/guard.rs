@@ -88,7 +88,7 @@ pub(super) fn run(args: Args, out: Output) -> Result<Exit, Failed> {
     let keys = config.keys_file.clone();
     let plan = Plan { config, policies: policy(&args.url), pause };
     let url = args.url;
-    launch::runtime()?.block_on(launch::until_stopped(plan, out, |running, out| {
+    launch::block_on(launch::until_stopped(plan, out, |running, out| {
         if !out.json {
             out.line(format!("guards   {url}: reads pass, every other call waits for you"));
         }

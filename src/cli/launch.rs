@@ -2,6 +2,7 @@
 //! signals.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -17,10 +18,17 @@ pub(super) fn start_log(format: Format, quiet: bool) -> Result<(), Failed> {
     log::install(format, levels.as_deref()).map_err(|error| Failed::told(Exit::Usage, &error))
 }
 
-/// A runtime for a guard: as many threads as there are processors.
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failed> {
+/// How long threads that wait for a file or a name are waited for at the end.
+const THREADS_WAIT: Duration = Duration::from_secs(1);
+
+/// Runs a guard to its end, on as many threads as there are processors. What still waits for a file
+/// then does not keep the process.
+pub(super) fn block_on(guard: impl Future<Output = Result<Exit, Failed>>) -> Result<Exit, Failed> {
     let built = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("countersign").build();
-    built.map_err(|error| Failed::new(Exit::Unreachable, format!("no runtime: {error}")))
+    let runtime = built.map_err(|error| Failed::new(Exit::Unreachable, format!("no runtime: {error}")))?;
+    let ended = runtime.block_on(guard);
+    runtime.shutdown_timeout(THREADS_WAIT);
+    ended
 }
 
 /// The test point of the environment, for debug builds.

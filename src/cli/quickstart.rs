@@ -40,7 +40,7 @@ pub(super) fn run(_args: &Args, out: Output) -> Result<Exit, Failed> {
     let folder =
         Folder::make().map_err(|error| Failed::new(Exit::Unreachable, format!("no temporary folder: {error}")))?;
     let pause = launch::pause()?;
-    launch::runtime()?.block_on(async {
+    launch::block_on(async {
         let sample = Sample::start()
             .await
             .map_err(|error| Failed::new(Exit::Unreachable, format!("the sample service cannot start: {error}")))?;

@@ -48,7 +48,7 @@ pub(super) fn run(args: Args, out: Output) -> Result<Exit, Failed> {
     let policies = Source::Folder(config.policies.clone());
     let keys = config.keys_file.clone();
     let plan = Plan { config, policies, pause };
-    launch::runtime()?.block_on(launch::until_stopped(plan, out, |running, out| launch::announce(running, out, &keys)))
+    launch::block_on(launch::until_stopped(plan, out, |running, out| launch::announce(running, out, &keys)))
 }
 
 fn unusable(error: &ConfigError) -> Failed {

@@ -11,6 +11,7 @@ use crate::base::digest::Digest;
 use crate::base::refusal::Refusal;
 use crate::call::args::{BodyLimits, Call, WHOLE_BODY};
 use crate::call::coding::Coding;
+use crate::call::head::is_spelling_of;
 use crate::call::hop::is_hop_by_hop;
 use crate::draft::record::{BodyDigest, BodyKind, Identity, Outbound};
 
@@ -52,7 +53,10 @@ impl Service {
     /// `REQUEST_AMBIGUOUS`.
     pub fn refuse_own_credential(&self, headers: &HeaderMap, identity_headers: &[HeaderName]) -> Result<(), Refusal> {
         let Some(credential) = &self.upstream.credential else { return Ok(()) };
-        if headers.contains_key(&credential.header) && !identity_headers.contains(&credential.header) {
+        let brings = |name: &HeaderName| {
+            is_spelling_of(name.as_str(), credential.header.as_str()) && !identity_headers.contains(name)
+        };
+        if headers.keys().any(brings) {
             let detail = format!(
                 "The guard adds `{}` for this service by itself. Nothing was sent; call without it.",
                 credential.header

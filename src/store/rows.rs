@@ -24,7 +24,9 @@ pub trait Rows {
     /// [`StoreError::Unavailable`] if the store cannot.
     fn row(&mut self, id: &DraftId) -> Result<Option<Row>, StoreError>;
 
-    /// The newest `at_most` rows under a join key, newest first.
+    /// The newest `at_most` rows under a join key, and the newest `at_most` of those that may answer an
+    /// equal call, that is of those neither expired nor withdrawn: many that ended so do not hide
+    /// one that did not. Newest first.
     ///
     /// # Errors
     ///

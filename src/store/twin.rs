@@ -118,8 +118,15 @@ impl Rows for TwinRows<'_> {
     }
 
     fn by_join_key(&mut self, key: &Digest, at_most: usize) -> Result<Vec<Row>, StoreError> {
-        let ids = self.tables.joins.range((*key, 0)..=(*key, u64::MAX)).rev().take(at_most);
-        Ok(ids.filter_map(|(_, id)| self.by_id(Some(id))).collect())
+        let ids = self.tables.joins.range((*key, 0)..=(*key, u64::MAX)).rev();
+        let rows: Vec<Row> = ids.filter_map(|(_, id)| self.by_id(Some(id))).collect();
+        let answers = |row: &Row| !matches!(row.state, State::Expired | State::Withdrawn);
+        let mut answering = 0;
+        let near = |(index, row): &(usize, Row)| {
+            answering += usize::from(answers(row));
+            *index < at_most || answers(row) && answering <= at_most
+        };
+        Ok(rows.into_iter().enumerate().filter(near).map(|(_, row)| row).collect())
     }
 
     fn by_caller_key(&mut self, key: &Digest) -> Result<Option<Row>, StoreError> {

@@ -429,11 +429,37 @@ async fn the_guards_credential_takes_the_place_of_the_agents() {
 }
 
 #[tokio::test]
+async fn what_the_guard_adds_is_not_doubled_in_another_spelling() {
+    let origin = Origin::start(ok("hello")).await;
+    let text = "version: 1\nservice: notes\nupstream: {url: \"URL\", inject: {X-Acting-For: \"{{ owner }}\"}, \
+                credentials: {header: X-Api-Key, value: of-the-guard}}\n";
+    let mut setup = Setup::file(text, &origin.url());
+    with_agent(&mut setup);
+    setup.config.identity.owner = Some(Source::Header(HeaderName::from_static("x-user-id")));
+    let running = setup.run().await;
+    let get = |line: &str| {
+        format!("GET /a HTTP/1.1\r\nHost: t\r\nCountersign-Agent: agent-token\r\nX-User-Id: u1\r\n{line}\r\n")
+    };
+    for line in ["X-Acting-For: admin\r\n", "X_Acting_For: admin\r\n", "x-acting_for: admin\r\n"] {
+        assert_eq!(Client::once(running.address, &get(line)).await.status, 200, "{line:?}");
+        let received = origin.received().pop().unwrap().to_ascii_lowercase().replace('_', "-");
+        assert!(received.contains("x-acting-for: u1") && !received.contains("admin"), "{line:?}: {received:?}");
+    }
+    let before = origin.received().len();
+    for line in ["X-Api-Key: mine\r\n", "X_Api_Key: mine\r\n", "x-api_key: mine\r\n"] {
+        let answer = Client::once(running.address, &get(line)).await;
+        assert_eq!((answer.status, answer.code().as_str()), (400, "REQUEST_AMBIGUOUS"), "{line:?}");
+    }
+    assert_eq!(origin.received().len(), before);
+}
+
+#[tokio::test]
 async fn an_upstream_cannot_speak_for_the_guard() {
-    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nCountersign-Status: succeeded\r\nCountersign-Receipt: rc_0\r\nX-Kept: 1\r\n\r\n";
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nCountersign-Status: succeeded\r\nCountersign-Receipt: rc_0\r\nCountersign_Receipt: rc_1\r\nX-Kept: 1\r\n\r\n";
     let (_origin, running) = open(Script::Answer(answer.to_vec())).await;
     let answer = Client::once(running.address, GET).await;
     assert_eq!((answer.header("countersign-status"), answer.header("countersign-receipt")), (None, None));
+    assert_eq!(answer.header("countersign_receipt"), None);
     assert_eq!(answer.header("x-kept"), Some("1"));
 }
 

@@ -44,7 +44,12 @@ impl Substitutions for Machine {
 
     fn file(&self, path: &str) -> Result<String, String> {
         let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-        let file = std::fs::File::open(self.folder.join(path)).map_err(unreadable)?;
+        let path = self.folder.join(path);
+        // A pipe or a device would keep a reload waiting for ever.
+        if !std::fs::metadata(&path).map_err(unreadable)?.is_file() {
+            return Err("is no regular file".to_owned());
+        }
+        let file = std::fs::File::open(path).map_err(unreadable)?;
         let mut bytes = Vec::new();
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         if bytes.len() as u64 > FILE_BYTES_MAX {

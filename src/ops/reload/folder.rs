@@ -100,6 +100,10 @@ fn read_file(path: &Path) -> Result<SourceFile, FolderError> {
     let unreadable = |source| FolderError::Unreadable { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     // One byte over the bound is enough for the reader to refuse the file with its own words.
+    // A pipe or a device would keep a reload waiting for ever.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(unreadable(std::io::Error::other("is no regular file")));
+    }
     let file = std::fs::File::open(path).map_err(unreadable)?;
     file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     let text = match String::from_utf8(bytes) {
@@ -137,6 +141,11 @@ mod tests {
         assert!(matches!(read_folder(&folder.path().join("no")), Err(FolderError::Unreadable { .. })));
         std::fs::write(folder.path().join("a.yaml"), [0xff, 0xfe]).unwrap();
         assert!(matches!(read_folder(folder.path()), Err(FolderError::NotText { .. })));
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        std::fs::create_dir(folder.path()).unwrap();
+        std::os::unix::fs::symlink("/dev/null", folder.path().join("endless.yaml")).unwrap();
+        let refused = read_folder(folder.path()).unwrap_err();
+        assert!(matches!(&refused, FolderError::Unreadable { .. }), "a pipe would be waited for: {refused}");
         std::os::unix::fs::symlink("/nowhere/at/all", folder.path().join("0.yaml")).unwrap();
         assert!(matches!(read_folder(folder.path()), Err(FolderError::Unreadable { .. })));
     }

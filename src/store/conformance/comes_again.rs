@@ -49,6 +49,21 @@ pub async fn a_keyless_call_joins_whatever_key_the_earlier_had(h: &Harness) {
     assert_eq!(h.joined(&h.call("a").key("k")).await.row.id, draft.row.id);
 }
 
+/// Calls under new keys that were taken back do not hide an earlier draft that answers: neither one
+/// whose outcome nobody knows, nor a result.
+pub async fn calls_taken_back_do_not_hide_an_earlier_answer(h: &Harness) {
+    let unknown = h.unverifiable(&h.call("unknown")).await;
+    let done = h.succeeded(&h.call("done")).await;
+    for n in 0..40 {
+        for args in ["unknown", "done"] {
+            let other = h.held(&h.call(args).key(&format!("{args} {n}"))).await;
+            h.store().withdraw(&other.row.id, h.step(), "agent", MAC).await.expect("answers");
+        }
+    }
+    assert_eq!(h.joined(&h.call("unknown")).await.row.id, unknown.row.id);
+    assert_eq!(h.joined(&h.call("done")).await.row.id, done.row.id);
+}
+
 /// Another key never joins, whether the earlier call had a key or none.
 pub async fn another_key_never_joins(h: &Harness) {
     let keyless = h.held(&h.call("a")).await;

@@ -38,7 +38,7 @@ macro_rules! conformance {
             ],
             comes_again: [
                 while_it_lives_an_equal_call_joins, a_keyless_call_joins_whatever_key_the_earlier_had,
-                another_key_never_joins, an_uncollected_result_is_kept_for_the_agent,
+                another_key_never_joins, calls_taken_back_do_not_hide_an_earlier_answer, an_uncollected_result_is_kept_for_the_agent,
                 a_collected_result_replays_for_its_window, a_window_of_zero_replays_only_what_was_not_collected,
                 the_same_key_always_gets_the_stored_result, a_persons_no_is_remembered,
                 the_same_key_keeps_a_persons_no, a_guards_no_is_not_remembered, what_never_ran_opens_a_new_draft,

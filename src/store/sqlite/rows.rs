@@ -186,9 +186,18 @@ impl Rows for SqlRows<'_> {
     }
 
     fn by_join_key(&mut self, key: &Digest, at_most: usize) -> Result<Vec<Row>, StoreError> {
-        let sql = format!("SELECT {COLUMNS} FROM drafts WHERE join_key = ?1 ORDER BY n DESC");
-        let found = self.some(&sql, [key.as_bytes()], at_most, Some)?;
-        found.into_iter().collect()
+        let mut found: Vec<Row> = Vec::new();
+        for which in ["", " AND status NOT IN ('expired', 'withdrawn')"] {
+            let sql = format!("SELECT {COLUMNS} FROM drafts WHERE join_key = ?1{which} ORDER BY n DESC");
+            for row in self.some(&sql, [key.as_bytes()], at_most, Some)? {
+                let row = row?;
+                if !found.iter().any(|known| known.id == row.id) {
+                    found.push(row);
+                }
+            }
+        }
+        // The second walk only adds older ones, in its own order.
+        Ok(found)
     }
 
     fn by_caller_key(&mut self, key: &Digest) -> Result<Option<Row>, StoreError> {

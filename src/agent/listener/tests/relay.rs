@@ -86,10 +86,25 @@ async fn answers_without_a_body_leave_both_connections_in_use() {
 #[tokio::test]
 async fn a_switch_that_nobody_asked_for_is_no_answer() {
     let switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nraw";
-    let (origin, running) = open(answer(switched)).await;
-    let answer = Client::once(running.address, GET).await;
-    assert_eq!((answer.status, answer.code().as_str()), (502, "UPSTREAM_FAILED"));
-    assert_eq!(origin.received().len(), 1);
+    for way in WAYS {
+        let (origin, running) = open(answer(switched)).await;
+        let answer = Client::once(running.address, &format!("GET /a HTTP/1.1\r\nHost: t\r\n{way}\r\n")).await;
+        assert_eq!((answer.status, answer.code().as_str()), (502, "UPSTREAM_FAILED"), "{way:?}");
+        assert_eq!(origin.received().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn answers_before_the_answer_are_not_endless() {
+    for version in ["1.0", "1.1"] {
+        let flood = "HTTP/1.1 102 Processing\r\n\r\n".repeat(200);
+        let (origin, running) = open(Script::UntilClosed(flood.into_bytes())).await;
+        let mut client = Client::connect(running.address).await;
+        client.send(&format!("GET /a HTTP/{version}\r\nHost: t\r\n\r\n")).await;
+        client.read_until("UPSTREAM_FAILED").await;
+        origin.until_received(2).await;
+        assert_eq!(origin.received()[1], "closed");
+    }
 }
 
 #[tokio::test]
