@@ -184,7 +184,7 @@ impl Guard {
         for id in &stored.row.passed_over {
             let Some((forged, problem)) = self.forged_before(id).await? else { continue };
             let opened = self.open(stored)?;
-            self.guard_rejects(stored, &opened, &format!("{EARLIER_DRAFT_INTEGRITY} {forged}")).await?;
+            self.guard_rejects(stored, &opened, &format!("{EARLIER_DRAFT_INTEGRITY}{forged}")).await?;
             return Err(problem);
         }
         Ok(())
@@ -298,13 +298,13 @@ enum Earlier {
     Forged(Box<Problem>),
 }
 
-/// Why a draft is rejected whose equal predecessor does not verify; the predecessor's id follows.
-const EARLIER_DRAFT_INTEGRITY: &str = "EARLIER_DRAFT_INTEGRITY";
+/// Why a draft is rejected whose equal predecessor does not verify. The predecessor's id follows.
+const EARLIER_DRAFT_INTEGRITY: &str = "EARLIER_DRAFT_INTEGRITY ";
 
 /// The draft because of which the guard rejected this one, if it did.
-fn fell_with(row: &Row) -> Option<DraftId> {
+pub(super) fn fell_with(row: &Row) -> Option<DraftId> {
     let refused = row.refused.as_ref().filter(|refused| !refused.by_person())?;
-    refused.reason.strip_prefix(EARLIER_DRAFT_INTEGRITY)?.trim_start().parse().ok()
+    refused.reason.strip_prefix(EARLIER_DRAFT_INTEGRITY)?.parse().ok()
 }
 
 /// Whether a draft ended without ever having been claimed.
