@@ -25,10 +25,19 @@ use super::proxy::{AgentProxy, Exchange};
 
 /// What a request asks for, after its head was judged.
 pub(super) enum Asked<'p> {
+    /// A read; with the right to relay it if it is a plain one.
+    Read(Option<PlainRead>),
+    /// What the guard answers itself.
+    Call(Box<Called<'p>>),
+}
+
+/// The right to relay one request: it is a read without a body. Only [`AgentProxy::ask`] gives it.
+pub(super) struct PlainRead(());
+
+/// What the guard answers itself.
+pub(super) enum Called<'p> {
     /// Something of the guard's own.
     Own(Arc<Agent>, Head<'static>),
-    /// A read.
-    Read,
     /// A write that may be held.
     Write { service: &'p Service, selection: Selection<'p>, agent: Arc<Agent>, head: Head<'static> },
 }
@@ -63,7 +72,7 @@ impl AgentProxy {
         }
         if endpoints::is_own(head.path.as_str()) {
             ctx.effect = Effect::Read;
-            return self.door.admit(&head).map(|agent| Asked::Own(agent, head.into_owned()));
+            return self.door.admit(&head).map(|agent| Asked::Call(Box::new(Called::Own(agent, head.into_owned()))));
         }
         // Who asks is known first: without a credential nobody learns which hosts and paths there are.
         let agent = self.door.admit(&head)?;
@@ -84,11 +93,12 @@ impl AgentProxy {
         ctx.effect = effect;
         match effect {
             Effect::Write if ctx.upgrade => Err(no_upgrade("this call is a write")),
-            Effect::Write => Ok(Asked::Write { service, selection, agent, head: head.into_owned() }),
+            Effect::Write => {
+                Ok(Asked::Call(Box::new(Called::Write { service, selection, agent, head: head.into_owned() })))
+            }
             Effect::Read => {
-                ctx.plain = is_plain(&head);
                 self.prepare_read(table, &agent, &head, tool, ctx)?;
-                Ok(Asked::Read)
+                Ok(Asked::Read(is_plain(&head).then_some(PlainRead(()))))
             }
         }
     }

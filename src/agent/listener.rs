@@ -42,10 +42,7 @@ use super::proxy::AgentProxy;
 use super::resolve::ADDRESSES_TRIED_MAX;
 use super::respond;
 use super::trust::SystemTrust;
-use super::wire::{Arrival, StrictStream};
-
-/// How long a client may take to read a piece of an answer.
-const WRITE_MAX: Duration = Duration::from_secs(60);
+use super::wire::{Arrival, StrictStream, WRITE_MAX};
 
 /// The bounds of the agent's listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -276,7 +273,6 @@ async fn converse(
         }
         let mut session = ServerSession::new_http1(stream);
         session.set_read_timeout(Some(limits.body));
-        session.set_write_timeout(Some(WRITE_MAX));
         session.set_total_drain_timeout(Some(limits.body));
         match settings.take() {
             Some(settings) => settings.apply_to_session(&mut session),

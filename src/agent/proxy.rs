@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderName, StatusCode};
+use http::{HeaderName, StatusCode, Version};
 use pingora::connectors::http::v1::Connector;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
@@ -29,7 +29,7 @@ use crate::guard::answer::Answer;
 use crate::guard::problem::Problem;
 use crate::upstream::address::AddressRules;
 
-use super::ask::{Asked, no_route, no_upgrade};
+use super::ask::{Asked, Called, no_route, no_upgrade};
 use super::credential::Door;
 use super::endpoints;
 use super::held::HeldBytes;
@@ -39,7 +39,7 @@ use super::lanes::{Dress, Lane, Lanes, Table, UPGRADED_IDLE};
 use super::observe::{AgentObserver, Observed, Verdict};
 use super::resolve::Tries;
 use super::respond;
-use super::strip::strip;
+use super::strip::{frame, strip};
 use super::wire::StrictStream;
 
 /// What every request is answered with.
@@ -73,11 +73,16 @@ pub(super) struct Exchange {
     verdict: Verdict,
     pub(super) dress: Dress,
     pub(super) upgrade: bool,
-    /// Whether it is a read that [`AgentProxy::relay`] can carry out.
-    pub(super) plain: bool,
     pub(super) tries: Tries,
     /// The answer in place of pingora's own error.
     problem: Option<Answer>,
+}
+
+impl Exchange {
+    /// Rewrites the head of a read for the upstream.
+    pub(super) fn dressed(&mut self, lane: &Lane, request: &mut RequestHeader) -> pingora::Result<()> {
+        lane.dress(request, &self.dress).inspect_err(|_| self.problem = Some(respond::refusal(not_forwarded())))
+    }
 }
 
 /// The framing in front of this session.
@@ -92,16 +97,16 @@ impl AgentProxy {
         session: &mut Session,
         ctx: &mut Exchange,
         table: &Table,
-        asked: Result<Asked<'_>, Refusal>,
+        called: Result<Called<'_>, Refusal>,
     ) -> Answer {
-        match asked {
-            Ok(Asked::Own(agent, head)) => {
+        match called {
+            Ok(Called::Own(agent, head)) => {
                 let who = || self.rules.identity(&agent, &head.headers, None);
                 let answer = endpoints::answer(&self.guard, &head.method, head.path.as_str(), who).await;
                 ctx.verdict = if answer.status >= 500 { Verdict::Error } else { Verdict::Pass };
                 answer
             }
-            Ok(Asked::Write { service, selection, agent, head }) => {
+            Ok(Called::Write { service, selection, agent, head }) => {
                 match self.hold(session, ctx, table, (service, selection, agent, head)).await {
                     Ok(answer) => {
                         ctx.verdict = verdict_of(&answer);
@@ -110,7 +115,6 @@ impl AgentProxy {
                     Err(refused) => respond::refusal(refused),
                 }
             }
-            Ok(Asked::Read) => respond::refusal(no_route()),
             Err(refused) => respond::refusal(refused),
         }
     }
@@ -196,6 +200,14 @@ fn host_refused() -> Refusal {
     )
 }
 
+/// A head that pingora does not send.
+fn not_forwarded() -> Refusal {
+    Refusal::new(
+        Code::RequestAmbiguous,
+        "A header cannot be forwarded as it is. Nothing was sent; check `Connection` and `Host`.",
+    )
+}
+
 /// A read for which there was nowhere to send it.
 fn unreached(detail: &str) -> Answer {
     let mut problem = Problem::new(Code::UpstreamFailed, detail);
@@ -255,7 +267,6 @@ impl ProxyHttp for AgentProxy {
             verdict: Verdict::Refuse,
             dress: Dress::default(),
             upgrade: false,
-            plain: false,
             tries: Tries::default(),
             problem: None,
         }
@@ -270,16 +281,22 @@ impl ProxyHttp for AgentProxy {
         }
         let table = self.lanes.of(self.guard.policies());
         ctx.table = Some(Arc::clone(&table));
-        let asked = self.ask(session, &table, ctx);
-        if matches!(asked, Ok(Asked::Read)) {
-            ctx.verdict = Verdict::Pass;
-            if ctx.plain {
-                self.relay(session, &table, ctx).await?;
+        let called = match self.ask(session, &table, ctx) {
+            Ok(Asked::Read(right)) => {
+                ctx.verdict = Verdict::Pass;
+                // HTTP/1.0 has no answers before the answer (RFC 9110 section 15.2).
+                if session.req_header().version == Version::HTTP_10 {
+                    session.as_downstream_mut().set_ignore_info_resp(true);
+                }
+                let Some(right) = right else { return Ok(false) };
+                self.relay(session, &table, ctx, right).await?;
+                return Ok(true);
             }
-            return Ok(ctx.plain);
-        }
+            Ok(Asked::Call(called)) => Ok(*called),
+            Err(refused) => Err(refused),
+        };
         // Boxed, so that a read does not carry the size of a whole hold along.
-        let answer = Box::pin(self.answer(session, ctx, &table, asked)).await;
+        let answer = Box::pin(self.answer(session, ctx, &table, called)).await;
         respond::write(session, answer).await?;
         ctx.inside = ctx.began.elapsed().saturating_sub(ctx.waited);
         Ok(true)
@@ -312,10 +329,21 @@ impl ProxyHttp for AgentProxy {
         request: &mut RequestHeader,
         ctx: &mut Exchange,
     ) -> pingora::Result<()> {
-        match ctx.table.as_ref().zip(ctx.service).and_then(|(table, index)| table.get(index)) {
-            Some((_, lane)) => lane.dress(request, &ctx.dress),
+        let table = ctx.table.clone();
+        match table.as_ref().zip(ctx.service).and_then(|(table, index)| table.get(index)) {
+            Some((_, lane)) => ctx.dressed(lane, request),
             None => Ok(()),
         }
+    }
+
+    /// Runs after pingora has framed the answer.
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        _ctx: &mut Exchange,
+    ) -> pingora::Result<()> {
+        if response.status == StatusCode::SWITCHING_PROTOCOLS { Ok(()) } else { frame(session, response) }
     }
 
     async fn request_body_filter(
@@ -394,10 +422,7 @@ impl ProxyHttp for AgentProxy {
                 // pingora's own rules on `Connection` and authorities; nothing was sent.
                 ErrorType::InvalidHTTPHeader => {
                     ctx.verdict = Verdict::Refuse;
-                    respond::refusal(Refusal::new(
-                        Code::RequestAmbiguous,
-                        "A header cannot be forwarded as it is. Nothing was sent; check `Connection` and `Host`.",
-                    ))
+                    respond::refusal(not_forwarded())
                 }
                 _ => return gone,
             },

@@ -3,23 +3,23 @@
 //! Owns the exchange with the upstream for reads that upload nothing, switch to nothing and have no
 //! headers for one connection alone, which are nearly all. pingora's pool of connections and its
 //! HTTP/1.1 client do the work; its proxying, which carries bodies both ways at once, takes the
-//! other reads and costs twice as much. Must never send a write, and never send anything twice.
+//! other reads. Must never send a write, and never send anything twice.
 
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::CONNECTION;
 use http::{StatusCode, Version};
-use pingora::http::ResponseHeader;
 use pingora::protocols::http::HttpTask;
 use pingora::protocols::http::v1::client::HttpSession;
 use pingora::proxy::Session;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
 
-use super::lanes::{Lane, POOLED_IDLE, Table};
+use super::ask::PlainRead;
+use super::lanes::{POOLED_IDLE, Table};
 use super::proxy::{AgentProxy, Exchange};
-use super::strip::strip;
+use super::strip::{frame, strip};
 
 impl AgentProxy {
     /// Carries out a plain read.
@@ -28,14 +28,22 @@ impl AgentProxy {
     ///
     /// The upstream's or the client's failure, final. What was not answered yet is answered by
     /// whoever gets the error.
-    pub(super) async fn relay(&self, session: &mut Session, table: &Table, ctx: &mut Exchange) -> pingora::Result<()> {
-        let (mut upstream, lane, peer) = self.connect(table, ctx).await?;
-        upstream.read_timeout = peer.options.read_timeout;
-        upstream.write_timeout = peer.options.write_timeout;
+    pub(super) async fn relay(
+        &self,
+        session: &mut Session,
+        table: &Table,
+        ctx: &mut Exchange,
+        _right: PlainRead,
+    ) -> pingora::Result<()> {
         let mut request = Box::new(session.req_header().clone());
         request.set_version(Version::HTTP_11);
         request.remove_header(&CONNECTION);
-        lane.dress(&mut request, &ctx.dress)?;
+        if let Some((_, lane)) = ctx.service.and_then(|index| table.get(index)) {
+            ctx.dressed(lane, &mut request)?;
+        }
+        let (mut upstream, peer) = self.connect(table, ctx).await?;
+        upstream.read_timeout = peer.options.read_timeout;
+        upstream.write_timeout = peer.options.write_timeout;
         upstream.write_request_header(request).await.map_err(|error| error.into_up())?;
         stream(session, &mut upstream).await?;
         self.connector.release_http_session(upstream, &*peer, Some(POOLED_IDLE)).await;
@@ -43,16 +51,12 @@ impl AgentProxy {
     }
 
     /// A connection to the first address that takes one.
-    async fn connect<'t>(
-        &self,
-        table: &'t Table,
-        ctx: &mut Exchange,
-    ) -> pingora::Result<(HttpSession, &'t Lane, Arc<HttpPeer>)> {
+    async fn connect(&self, table: &Table, ctx: &mut Exchange) -> pingora::Result<(HttpSession, Arc<HttpPeer>)> {
         loop {
             let (address, lane) = self.way(table, ctx).await?;
             let peer = lane.plain_peer(address);
             if let Some(upstream) = self.connector.reused_http_session(&*peer).await {
-                return Ok((upstream, lane, peer));
+                return Ok((upstream, peer));
             }
             // Boxed, so that a read on a pooled connection does not carry the size of a handshake along.
             match Box::pin(self.connector.get_http_session(&*peer)).await {
@@ -60,7 +64,7 @@ impl AgentProxy {
                     if !reused {
                         self.check_connected(Some(upstream.digest()), ctx)?;
                     }
-                    return Ok((upstream, lane, peer));
+                    return Ok((upstream, peer));
                 }
                 Err(error) if ctx.tries.goes_on(&error) => {}
                 Err(error) => return Err(error.into_up()),
@@ -76,24 +80,19 @@ async fn stream(session: &mut Session, upstream: &mut HttpSession) -> pingora::R
             biased;
             task = upstream.read_response_task() => task.map_err(|error| error.into_up())?,
             // Ends only when the client is gone, and the upstream's connection with it.
-            gone = session.as_downstream_mut().read_body_or_idle(true) => {
-                return Err(gone.map_or_else(|error| error.into_down(), |_| Error::new_str("a body after its end")));
-            }
+            Err(error) = session.as_downstream_mut().read_body_or_idle(true) => return Err(error.into_down()),
         };
         let came_along = match &task {
             HttpTask::Header(_, false) => tokio::task::unconstrained(upstream.read_response_task()).now_or_never(),
             _ => None,
         };
         let mut tasks = Vec::with_capacity(2);
-        tasks.extend(judged(session, task)?);
+        tasks.push(judged(session, task)?);
         // What came along with the head leaves in one piece with it.
         match came_along {
-            Some(Ok(task)) => tasks.extend(judged(session, task)?),
+            Some(Ok(task)) => tasks.push(judged(session, task)?),
             Some(Err(error)) => tasks.push(HttpTask::Failed(error.into_up())),
             None => {}
-        }
-        if tasks.is_empty() {
-            continue;
         }
         if session.as_downstream_mut().response_duplex_vec(tasks).await? {
             return Ok(());
@@ -101,38 +100,14 @@ async fn stream(session: &mut Session, upstream: &mut HttpSession) -> pingora::R
     }
 }
 
-/// A piece of the answer as the client gets it; `None` for one that it does not get.
-fn judged(session: &mut Session, mut task: HttpTask) -> pingora::Result<Option<HttpTask>> {
-    if let HttpTask::Header(head, end) = &mut task {
+/// A piece of the answer as the client gets it.
+fn judged(session: &mut Session, mut task: HttpTask) -> pingora::Result<HttpTask> {
+    if let HttpTask::Header(head, _) = &mut task {
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "a switch nobody asked for").into_up());
         }
-        let http10 = session.req_header().version == Version::HTTP_10;
-        // HTTP/1.0 has no answers before the answer (RFC 9110 section 15.2).
-        if http10 && head.status.is_informational() {
-            return Ok(None);
-        }
         strip(head)?;
-        // HEAD, 204 and 304 have ended with the head.
-        if !*end && !head.status.is_informational() {
-            frame(session, http10, head)?;
-        }
+        frame(session, head)?;
     }
-    Ok(Some(task))
-}
-
-/// An answer whose length is not known beforehand goes on in chunks: the client's connection stays,
-/// and a broken answer is seen to be one. A client of HTTP/1.0 knows no chunks (RFC 9112 section
-/// 6.1) and reads up to the close.
-fn frame(session: &mut Session, http10: bool, head: &mut ResponseHeader) -> pingora::Result<()> {
-    if http10 && !head.headers.contains_key(CONTENT_LENGTH) {
-        head.remove_header(&TRANSFER_ENCODING);
-        session.set_keepalive(None);
-        return Ok(());
-    }
-    if head.headers.contains_key(CONTENT_LENGTH) || head.headers.contains_key(TRANSFER_ENCODING) {
-        return Ok(());
-    }
-    head.set_version(Version::HTTP_11);
-    head.insert_header(TRANSFER_ENCODING, "chunked")
+    Ok(task)
 }

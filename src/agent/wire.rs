@@ -31,6 +31,8 @@ use super::respond;
 const INBOX_BYTES: usize = 4096;
 /// How much of an answer is gathered before it is written.
 const OUTBOX_BYTES: usize = 4096;
+/// How long a client may take to read a piece of an answer.
+pub(super) const WRITE_MAX: Duration = Duration::from_secs(60);
 /// How long a client that is still sending is listened to after the last answer, so that it reads
 /// that answer and not a reset.
 const LINGER: Duration = Duration::from_secs(2);
@@ -91,6 +93,8 @@ pub(super) struct StrictStream<S: AsyncRead + AsyncWrite + Unpin> {
     peer_closed: bool,
     /// How long the end of a client that is still sending is awaited.
     lingering: Option<Pin<Box<Sleep>>>,
+    /// How long a client that reads nothing is still waited for.
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> StrictStream<S> {
@@ -114,6 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StrictStream<S> {
             replaced: false,
             peer_closed: false,
             lingering: None,
+            stalled: None,
         }
     }
 
@@ -290,13 +295,42 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StrictStream<S> {
         }
     }
 
+    /// Writes what waits in the outbox and then `more`; says how much of both. Waits for a client that
+    /// reads nothing for [`WRITE_MAX`] at most, whatever is written.
+    fn poll_write_parts(&mut self, cx: &mut Context<'_>, more: &[u8]) -> Poll<io::Result<usize>> {
+        let waiting = &self.outbox[self.written..];
+        let written = match (waiting, more) {
+            (waiting, []) => Pin::new(&mut self.io).poll_write(cx, waiting),
+            ([], more) => Pin::new(&mut self.io).poll_write(cx, more),
+            (waiting, more) => {
+                let parts = [io::IoSlice::new(waiting), io::IoSlice::new(more)];
+                Pin::new(&mut self.io).poll_write_vectored(cx, &parts)
+            }
+        };
+        match written {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            Poll::Ready(written) => {
+                self.stalled = None;
+                Poll::Ready(written)
+            }
+            Poll::Pending => {
+                let timer = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_MAX)));
+                ready!(timer.as_mut().poll(cx));
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads nothing")))
+            }
+        }
+    }
+
+    /// Nothing is there to read. Whoever listens has nothing more to write for now: then what is
+    /// gathered does not wait for more.
+    fn pend(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_write_out(cx))?;
+        Poll::Pending
+    }
+
     fn poll_write_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.outbox.len() {
-            let now = ready!(Pin::new(&mut self.io).poll_write(cx, &self.outbox[self.written..]))?;
-            if now == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.written += now;
+            self.written += ready!(self.poll_write_parts(cx, &[]))?;
         }
         self.outbox.clear();
         self.written = 0;
@@ -327,7 +361,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for StrictStream<S> {
                 Stage::Body if this.passed < this.filled => this.judge_inbox(),
                 Stage::Body => {
                     let before = out.filled().len();
-                    ready!(this.poll_body(cx, out))?;
+                    match this.poll_body(cx, out) {
+                        Poll::Ready(read) => read?,
+                        Poll::Pending => return this.pend(cx),
+                    }
                     if this.stage != Stage::Cut || out.filled().len() > before {
                         return Poll::Ready(Ok(()));
                     }
@@ -335,11 +372,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for StrictStream<S> {
                 Stage::Done if *this.upgraded.get_mut() => this.stage = Stage::Raw,
                 // What came too early waits for its turn, unread.
                 Stage::Done if this.passed < this.filled => return Poll::Pending,
-                Stage::Done => {
-                    if ready!(this.poll_fill(cx))? == 0 {
-                        return Poll::Ready(Ok(()));
-                    }
-                }
+                Stage::Done => match this.poll_fill(cx) {
+                    Poll::Ready(Ok(1..)) => {}
+                    Poll::Ready(end) => return Poll::Ready(end.map(|_| ())),
+                    Poll::Pending => return this.pend(cx),
+                },
                 Stage::Raw => return Pin::new(&mut this.io).poll_read(cx, out),
                 Stage::Cut => {
                     return Poll::Ready(Err(io::Error::new(
@@ -368,11 +405,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for StrictStream<S> {
         }
         while this.written < this.outbox.len() && this.io.is_write_vectored() {
             let waiting = this.outbox.len() - this.written;
-            let parts = [io::IoSlice::new(&this.outbox[this.written..]), io::IoSlice::new(bytes)];
-            let now = ready!(Pin::new(&mut this.io).poll_write_vectored(cx, &parts))?;
-            if now == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
+            let now = ready!(this.poll_write_parts(cx, bytes))?;
             if now > waiting {
                 this.outbox.clear();
                 this.written = 0;
@@ -381,7 +414,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for StrictStream<S> {
             this.written += now;
         }
         ready!(this.poll_write_out(cx))?;
-        Pin::new(&mut this.io).poll_write(cx, bytes)
+        this.poll_write_parts(cx, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -417,7 +450,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Drop for StrictStream<S> {
         // What was answered before the connection broke is not withheld, as far as it can be
         // written without waiting.
         let mut cx = Context::from_waker(Waker::noop());
-        let _ = self.poll_write_out(&mut cx);
+        while let rest @ [_, ..] = &self.outbox[self.written..]
+            && let Poll::Ready(Ok(now @ 1..)) = Pin::new(&mut self.io).poll_write(&mut cx, rest)
+        {
+            self.written += now;
+        }
     }
 }
 

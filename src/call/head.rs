@@ -11,6 +11,7 @@ use crate::base::code::Code;
 use crate::base::refusal::Refusal;
 
 use super::authority::Authority;
+use super::hop::is_hop_by_hop;
 use super::path::NormalPath;
 use super::query;
 
@@ -286,10 +287,8 @@ fn walk(headers: &HeaderMap) -> Result<Walked<'_>, Refusal> {
             "authorization" => walked.present.credential = true,
             "proxy-authorization" => (walked.present.credential, walked.present.hop_by_hop) = (true, true),
             "connection" => walked.present.hop_by_hop |= !is_plain_connection(value.as_bytes()),
-            "te" | "trailer" | "keep-alive" | "close" | "proxy-connection" | "proxy-authenticate"
-            | "http2-settings" => {
-                walked.present.hop_by_hop = true;
-            }
+            "close" => walked.present.hop_by_hop = true,
+            other if is_hop_by_hop(other) => walked.present.hop_by_hop = true,
             other => walked.present.credential |= check_header_name(other)?,
         }
     }

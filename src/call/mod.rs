@@ -21,6 +21,7 @@ pub mod coding;
 pub mod form;
 pub mod framing;
 pub mod head;
+pub mod hop;
 pub mod idempotency;
 pub mod json;
 pub mod media;

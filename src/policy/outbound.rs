@@ -11,31 +11,23 @@ use crate::base::digest::Digest;
 use crate::base::refusal::Refusal;
 use crate::call::args::{BodyLimits, Call, WHOLE_BODY};
 use crate::call::coding::Coding;
+use crate::call::hop::is_hop_by_hop;
 use crate::draft::record::{BodyDigest, BodyKind, Identity, Outbound};
 
 use super::credential::is_called_credential;
 use super::model::{Service, Tool};
 use super::rewrite::{Changes, Fate, fields, object};
 
-/// Headers that never go upstream with a write: they steer the connection, are set by the guard,
-/// or could make the upstream read another method than the one that was judged.
+/// Headers that never go upstream with a write, beside those for one connection alone: they are set
+/// by the guard, or could make the upstream read another method than the one that was judged.
 const NEVER: &[&str] = &[
     "accept-encoding",
-    "connection",
     "content-length",
     "expect",
     "host",
     "idempotency-key",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
     "traceparent",
     "tracestate",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
@@ -48,7 +40,7 @@ const CONDITIONAL: &[&str] =
 
 /// Whether a header of this name can reach the upstream at all, so that a policy may name it.
 pub(super) fn is_forwarded(name: &HeaderName) -> bool {
-    !NEVER.contains(&name.as_str()) && !name.as_str().starts_with(OWN_PREFIX)
+    !NEVER.contains(&name.as_str()) && !is_hop_by_hop(name.as_str()) && !name.as_str().starts_with(OWN_PREFIX)
 }
 
 impl Service {
