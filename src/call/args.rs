@@ -240,10 +240,11 @@ fn read_body(head: &Head<'_>, body: &Bytes, limits: &BodyLimits, body_is_args: b
             _ => Ok(Read::of(BodyKind::None, Map::new())),
         };
     }
+    // Also a body that nobody here reads must be what its coding says: the upstream decodes it.
+    let decoded = coding.decode(body, limits.decoded_bytes_max())?;
     if !body_is_args || kind == Kind::Opaque {
         return Ok(Read::of(BodyKind::Opaque, Map::new()));
     }
-    let decoded = coding.decode(body, limits.decoded_bytes_max())?;
     match kind {
         Kind::Json => read_json(&decoded),
         Kind::Form => {

@@ -153,8 +153,12 @@ pub(super) fn build(
     };
     sorted.headers.push(("accept-encoding".to_owned(), "identity".to_owned()));
     let bind = tool.map_or(&service.bind_headers, |tool| &tool.bind_headers);
-    let is_bound = |name: &str| CONDITIONAL.contains(&name) || bind.iter().any(|bound| bound.as_str() == name);
-    let mut bound: Vec<(String, String)> = sorted.headers.iter().filter(|(name, _)| is_bound(name)).cloned().collect();
+    let is_bound = |(name, value): &&(String, String)| {
+        CONDITIONAL.contains(&name.as_str())
+            || bind.iter().any(|bound| bound.as_str() == name)
+            || reads_otherwise(kind, name, value)
+    };
+    let mut bound: Vec<(String, String)> = sorted.headers.iter().filter(is_bound).cloned().collect();
     for (name, value) in service.injected(who)? {
         let line = (name.as_str().to_owned(), text_of(&name, &value)?);
         sorted.headers.push(line.clone());
@@ -178,6 +182,17 @@ pub(super) fn build(
         effect_key_header: effect_key_header(tool),
     };
     Ok(Built { request, body })
+}
+
+/// Whether a header says how the body is to be read where nothing else that is bound says so: a patch
+/// in JSON means something else than the same JSON as a document, and coded bytes than plain ones.
+fn reads_otherwise(kind: BodyKind, name: &str, value: &str) -> bool {
+    let media = value.split(';').next().unwrap_or_default().trim();
+    match name {
+        "content-type" => kind == BodyKind::Json && !media.eq_ignore_ascii_case("application/json"),
+        "content-encoding" => kind == BodyKind::Opaque,
+        _ => false,
+    }
 }
 
 fn effect_key_header(tool: Option<&Tool>) -> Option<String> {

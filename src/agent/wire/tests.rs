@@ -262,3 +262,38 @@ async fn a_refusal_by_pingora_itself_becomes_a_problem_document() {
     client.read_to_string(&mut answer).await.unwrap();
     assert!(answer.contains("REQUEST_AMBIGUOUS") && !answer.contains("Server"), "{answer}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_nothing_is_given_up_whatever_is_written() {
+    for flushed in [false, true] {
+        let (client, server) = duplex(64);
+        let mut stream = StrictStream::new(server, FramingLimits::default());
+        stream.reach();
+        let began = tokio::time::Instant::now();
+        let written = if flushed {
+            stream.write_all(&[b'x'; OUTBOX_BYTES]).await.unwrap();
+            stream.flush().await
+        } else {
+            stream.write_all(&[b'x'; 10 * OUTBOX_BYTES]).await
+        };
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() >= WRITE_MAX && began.elapsed() < 2 * WRITE_MAX);
+        drop(client);
+    }
+    // One that reads now and then is not.
+    let (mut client, server) = duplex(64);
+    let mut stream = StrictStream::new(server, FramingLimits::default());
+    stream.reach();
+    let reading = tokio::spawn(async move {
+        let mut piece = [0; 64];
+        for _ in 0..4 {
+            tokio::time::sleep(WRITE_MAX - Duration::from_secs(1)).await;
+            client.read_exact(&mut piece).await.unwrap();
+        }
+        client.read_to_end(&mut Vec::new()).await.unwrap()
+    });
+    stream.write_all(&[b'x'; OUTBOX_BYTES]).await.unwrap();
+    stream.flush().await.unwrap();
+    drop(stream);
+    assert_eq!(reading.await.unwrap(), OUTBOX_BYTES - 4 * 64);
+}

@@ -122,6 +122,11 @@ pub(super) fn join(file: &File<'_>, service: &mut ReadService) {
         }
         if let Some(tool) = tools.iter_mut().find(|tool| tool.tool.name == *name) {
             tool.tool.capability = Some(read.capability.id.clone());
+            // Else a slip in `effect` would let a call through that somebody wanted confirmed.
+            if tool.tool.effect == Effect::Read && read.capability.confirm.is_some() {
+                let hint = format!("take `confirm` out, or declare `effect: write` on `{name}`");
+                file.error_with(read.tool_place, format!("`{name}` is a read, and a read is never confirmed"), hint);
+            }
             agree(file, tool, &read.capability);
         }
     }

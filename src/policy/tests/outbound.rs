@@ -95,6 +95,26 @@ fn bound_headers_change_the_hash_and_others_do_not() {
 }
 
 #[test]
+fn how_a_body_is_to_be_read_is_bound_and_shown_where_nothing_else_says_it() {
+    let set = with_tool("", "{method: PATCH, path: /t}", "");
+    let held = |lines: &[(&str, &str)], body: &[u8]| judged(&set, head("PATCH", "/t", lines), body, &who()).unwrap();
+    let json = |media| held(&[("Content-Type", media)], br#"{"nick":null}"#);
+    let plain = json("application/json");
+    assert_eq!(json("Application/JSON; charset=utf-8").args_hash, plain.args_hash);
+    assert!(!plain.preview.details.iter().any(|line| line.key.contains("header")));
+    let patch = json("application/merge-patch+json");
+    assert_ne!(patch.args_hash, plain.args_hash, "a null in a patch removes");
+    let shown = patch.preview.details.iter().find(|line| line.key == "content-type (header)").unwrap();
+    assert_eq!(shown.value, "application/merge-patch+json");
+    // `abc` as gzip.
+    let zipped: &[u8] = &[31, 139, 8, 0, 0, 0, 0, 0, 2, 255, 75, 76, 74, 6, 0, 194, 65, 36, 53, 3, 0, 0, 0];
+    let opaque = ("Content-Type", "application/octet-stream");
+    let coded = held(&[opaque, ("Content-Encoding", "gzip")], zipped);
+    assert_ne!(coded.args_hash, held(&[opaque], zipped).args_hash);
+    assert!(coded.preview.details.iter().any(|line| line.key == "content-encoding (header)" && line.value == "gzip"));
+}
+
+#[test]
 fn the_policys_headers_replace_the_agents_and_are_bound() {
     let set = with_tool(", inject: {X-Acting-For: 'user {{ owner }}'}", "{method: POST, path: /t}", "");
     let prepared = judged(&set, head("POST", "/t", &[("X-Acting-For", "admin")]), b"", &who()).unwrap();
