@@ -20,6 +20,7 @@ use crate::agent::{AgentConfig, AgentLimits, AgentListener};
 use crate::base::chance::{Chance, OsChance};
 use crate::base::digest::Digest;
 use crate::base::id::{Principal, Tenant};
+use crate::base::secret::Secret;
 use crate::base::time::{Clock, SystemClock};
 use crate::control::credentials::{ApproverEntry, Credentials};
 use crate::control::{ControlParts, ControlState, Scrape};
@@ -62,7 +63,7 @@ pub struct Plan {
 pub struct Running {
     agent: SocketAddr,
     control: SocketAddr,
-    console_link: Option<String>,
+    console_link: Option<Secret>,
     guard: Arc<Guard>,
     store: Arc<SqliteStore>,
     tasks: Tasks,
@@ -84,7 +85,7 @@ impl Running {
     /// The one-time link of the generated approver.
     #[must_use]
     pub fn console_link(&self) -> Option<&str> {
-        self.console_link.as_deref()
+        self.console_link.as_ref().map(Secret::reveal)
     }
 
     /// Returns when a listener has ended by itself: the guard is of no use any more.
@@ -148,7 +149,7 @@ pub async fn start(plan: Plan) -> Result<Running, StartError> {
 
     let state = opened.control(&guard, credentials, public_url, &shared)?;
     let console_link = match config.approvers {
-        Approvers::Generated => state.new_sign_in_link(&principal()),
+        Approvers::Generated => state.new_sign_in_link(&principal()).ok(),
         Approvers::Declared(_) => None,
     };
     let tasks = serve(&guard, &opened.policies, (control_socket, state), agent_shell)?;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use crate::control::told::{Standing, Told};
+use crate::draft::outcome::Failure;
 use crate::draft::receipt::Receipt;
 use crate::draft::state::{Phase, Status};
 
@@ -38,13 +39,23 @@ pub(super) fn line(draft: &Value) -> String {
 }
 
 fn headline(draft: &Value) -> String {
-    if draft.get("intact") == Some(&Value::Bool(false)) {
+    if !intact(draft) {
         return "the stored draft does not verify; it cannot be confirmed".to_owned();
     }
     match draft.get("preview") {
         None | Some(Value::Null) => "no preview".to_owned(),
         Some(card) => format!("{} {}", text(card, "/title"), text(card, "/target")),
     }
+}
+
+/// Whether the guard says that the stored draft verifies; where it says nothing, it does not.
+fn intact(draft: &Value) -> bool {
+    draft.get("intact") == Some(&Value::Bool(true))
+}
+
+/// Why a draft failed; `None` for a word that this program does not know.
+pub(super) fn failure(draft: &Value) -> Option<Failure> {
+    draft.get("failure").cloned().and_then(|word| serde_json::from_value(word).ok())
 }
 
 /// The whole card.
@@ -101,9 +112,9 @@ fn told(draft: &Value) -> Option<Told> {
     Some(Told::of(&Standing {
         status: Status::parse(word("status")?)?,
         phase: read("phase").and_then(|value| serde_json::from_value::<Phase>(value).ok()),
-        intact: draft.get("intact") != Some(&Value::Bool(false)),
+        intact: intact(draft),
         voted: draft.get("votes").and_then(Value::as_array).is_some_and(|votes| !votes.is_empty()),
-        failure: word("failure"),
+        failure: failure(draft),
         receipt: receipt.as_ref(),
         refused: refused.as_ref(),
     }))
@@ -210,10 +221,32 @@ mod tests {
 
     #[test]
     fn a_draft_that_does_not_verify_says_so() {
-        let mut broken = draft();
-        broken["intact"] = json!(false);
-        broken["preview"] = Value::Null;
-        assert!(line(&broken).contains("does not verify"), "{}", line(&broken));
+        for said in [json!(false), json!(null), json!("true"), json!(1)] {
+            let mut broken = draft();
+            broken["intact"] = said;
+            assert!(line(&broken).contains("does not verify"), "{}", line(&broken));
+            assert!(whole(&broken).contains("What is stored does not verify."), "{}", whole(&broken));
+        }
+        let mut silent = draft();
+        drop(silent.as_object_mut().and_then(|members| members.remove("intact")));
+        assert_eq!(silent.get("intact"), None);
+        assert!(line(&silent).contains("does not verify"), "{}", line(&silent));
+        assert!(whole(&silent).contains("What is stored does not verify."), "{}", whole(&silent));
+    }
+
+    #[test]
+    fn a_failure_is_told_by_its_reason_and_an_unknown_one_is_not_guessed() {
+        let told = |failure: Value| {
+            let mut ended = draft();
+            (ended["status"], ended["failure"]) = (json!("failed"), failure);
+            whole(&ended)
+        };
+        assert!(told(json!("not_sent")).contains("Not done. It was confirmed. The upstream was not reached"));
+        for unknown in [json!("struck_by_lightning"), json!(null), json!(7)] {
+            let card = told(unknown);
+            assert!(card.contains("Look at the receipt and at the upstream"), "{card}");
+            assert!(!card.contains("Not done.") && !card.contains("othing was sent"), "{card}");
+        }
     }
 
     #[test]

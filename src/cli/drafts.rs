@@ -9,6 +9,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::base::id::DraftId;
+use crate::draft::outcome::Failure;
 use crate::draft::state::Status;
 
 use super::card;
@@ -309,10 +310,16 @@ fn told(status: &str, body: &Value) -> String {
     let receipt = || format!("receipt {}: {}", card::text(body, "/receipt/id"), card::text(body, "/receipt/summary"));
     match status {
         "succeeded" => format!("done; {}", receipt()),
-        "failed" if body.get("receipt").is_some_and(|receipt| !receipt.is_null()) => {
-            format!("not done, the upstream refused; {}", receipt())
-        }
-        "failed" => "not done: it was not sent, or the upstream refused it".to_owned(),
+        "failed" => match card::failure(body) {
+            Some(Failure::NotSent) => "not done: the upstream was not reached, and nothing was sent".to_owned(),
+            Some(Failure::ReleaseTooLate) => "not done: it came too late to be sent; nothing was sent".to_owned(),
+            Some(Failure::Refused) => format!("not done, the upstream refused; {}", receipt()),
+            Some(Failure::Resolved) => format!("not done, as a person found out; {}", receipt()),
+            Some(Failure::Integrity) => "not done: its confirmation does not verify, so nothing was sent".to_owned(),
+            None => "it failed, and why is not known here. Look at the receipt and at the upstream: \
+                     `countersign drafts show` tells what is known"
+                .to_owned(),
+        },
         "running" => "confirmed and being carried out; `countersign drafts show` tells the outcome".to_owned(),
         "verifying" => "confirmed; the outcome is not known yet and is being looked up".to_owned(),
         "unverifiable" => "the outcome cannot be verified. Do not repeat the call: look at the upstream, then use \
@@ -406,6 +413,25 @@ mod tests {
         assert_eq!(told("succeeded", &body), "done; receipt rc_1: Made.");
         assert!(told("running", &Value::Null).contains("being carried out"));
         assert!(told("unverifiable", &Value::Null).contains("Do not repeat"));
+    }
+
+    #[test]
+    fn a_failure_is_told_by_its_reason_and_an_unknown_one_is_not_guessed() {
+        let body = |failure: &str| json!({"failure": failure, "receipt": {"id": "rc_1", "summary": "Refused."}});
+        for (failure, words) in [
+            ("not_sent", "nothing was sent"),
+            ("release_too_late", "nothing was sent"),
+            ("integrity", "nothing was sent"),
+            ("refused", "the upstream refused; receipt rc_1: Refused."),
+            ("resolved", "as a person found out; receipt rc_1"),
+        ] {
+            let told = told("failed", &body(failure));
+            assert!(told.starts_with("not done") && told.contains(words), "{failure}: {told}");
+        }
+        for unknown in [body("struck_by_lightning"), Value::Null] {
+            let told = told("failed", &unknown);
+            assert!(!told.contains("not done") && told.contains("Look at the receipt and at the upstream"), "{told}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What every subcommand that runs a guard shares: the log, the runtime, the ready lines, the
 //! signals.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -116,5 +117,49 @@ pub(super) fn console_command(running: &Running, keys: &Path) -> String {
 fn command(what: &str, running: &Running, keys: &Path) -> String {
     let program = std::env::current_exe().map_or_else(|_| "countersign".to_owned(), |path| path.display().to_string());
     let keys = std::path::absolute(keys).unwrap_or_else(|_| keys.to_owned());
-    format!("{program} {what} --control {} --keys {}", running.control_url(), keys.display())
+    shell_line(&program, what, &running.control_url(), &keys.display().to_string())
+}
+
+fn shell_line(program: &str, what: &str, control: &str, keys: &str) -> String {
+    format!("{} {what} --control {} --keys {}", quoted(program), quoted(control), quoted(keys))
+}
+
+/// A text as one word of a POSIX shell (XCU 2.2.2): as it stands where nothing in it means anything to
+/// the shell, else in single quotes.
+fn quoted(text: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:=@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_printed_command_is_the_same_words_to_a_shell() {
+        for path in [
+            "/srv/guard/countersign.keys",
+            "/home/a b/countersign.keys",
+            "/tmp/it's; touch x/$(id)/`id`/\"q\"/\\n.keys",
+            "/tmp/*/[a]/~/#/é.keys",
+            "/tmp/two\nlines",
+        ] {
+            let line = shell_line(path, "drafts confirm", "http://127.0.0.1:1", path);
+            let script = format!("set -- {line}; printf '%s\\0' \"$@\"");
+            let ran = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            let words = String::from_utf8(ran.stdout).unwrap();
+            let expected = [path, "drafts", "confirm", "--control", "http://127.0.0.1:1", "--keys", path, ""];
+            assert_eq!(words.split('\0').collect::<Vec<_>>(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_plain_path_stands_as_it_is() {
+        let line = shell_line("countersign", "console", "http://127.0.0.1:1", "/srv/a-b_c.keys");
+        assert_eq!(line, "countersign console --control http://127.0.0.1:1 --keys /srv/a-b_c.keys");
+    }
 }

@@ -43,4 +43,4 @@ mod tokens;
 mod tests;
 
 pub use routes::router;
-pub use state::{ControlParts, ControlState, NotTaken, PolicyReport, PolicyStatus, Scrape};
+pub use state::{ControlParts, ControlState, NoLink, NotTaken, PolicyReport, PolicyStatus, Scrape};

@@ -161,7 +161,7 @@ pub(super) static ROUTES: &[Route] = &[
     route!(POST "/v1/policies/reload" Approver "reloadPolicies" "Reads the policy files again and takes them if all of them are right."
         query &[], body Some("Empty"), answers &[(200, "PolicyReport")], codes &[], policies::reload),
     route!(POST "/v1/sign-in-links" Approver "newSignInLink" "Makes a one-time link that signs this approver in at the console."
-        query &[], body Some("Empty"), answers &[(201, "SignInLink")], codes &[], links::make),
+        query &[], body Some("Empty"), answers &[(201, "SignInLink")], codes &[Code::RateLimited], links::make),
     route!(GET "/healthz" Nothing "healthz" "The process is there."
         query &[], body None, answers &[(200, "Health")], codes &[], health::healthz),
     route!(GET "/readyz" Nothing "readyz" "Whether holds can be taken."

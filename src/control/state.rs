@@ -13,6 +13,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::base::chance::Chance;
 use crate::base::id::Principal;
+use crate::base::secret::Secret;
 use crate::base::time::{BootTime, Clock, Timestamp};
 use crate::draft::keys::KeySet;
 use crate::guard::observer::Observer;
@@ -67,6 +68,15 @@ pub enum NotTaken {
     Unreadable(String),
     /// They have mistakes: all of them, with the warnings, in the order in which they are told.
     Mistakes(Vec<Diagnostic>),
+}
+
+/// Why no sign-in link was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoLink {
+    /// Nobody has that name.
+    Unknown,
+    /// Too many links of others are open.
+    TooMany,
 }
 
 /// The parts, as the wiring hands them in.
@@ -139,13 +149,17 @@ impl ControlState {
 
     /// Makes a one-time link that signs `approver` in: two minutes, one use. The code stands in
     /// the fragment, which browsers keep to themselves; it is the one secret in a URL, and
-    /// whoever prints it decides who reads it. `None` where nobody has that name.
-    #[must_use]
-    pub fn new_sign_in_link(&self, approver: &Principal) -> Option<String> {
+    /// whoever prints it decides who reads it.
+    ///
+    /// # Errors
+    ///
+    /// See [`NoLink`].
+    pub fn new_sign_in_link(&self, approver: &Principal) -> Result<Secret, NoLink> {
         let known = self.credentials.load();
-        let entry = known.approvers.iter().find(|entry| entry.name == *approver)?;
+        let entry = known.approvers.iter().find(|entry| entry.name == *approver).ok_or(NoLink::Unknown)?;
         let code = self.codes.issue(&self.keys, self.chance.as_ref(), self.clock.boot(), entry);
-        Some(format!("{}/#code={code}", self.public.as_str()))
+        let code = code.ok_or(NoLink::TooMany)?;
+        Ok(Secret::new(format!("{}/#code={}", self.public.as_str(), code.reveal())))
     }
 
     /// Signs everyone called `approver` out of the console.

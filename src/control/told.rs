@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use crate::draft::decision::{Decider, DeciderKind, Refused};
+use crate::draft::outcome::Failure;
 use crate::draft::receipt::Receipt;
 use crate::draft::state::{Phase, Status};
 
@@ -20,8 +21,8 @@ pub struct Standing<'a> {
     pub intact: bool,
     /// Whether somebody has voted for it.
     pub voted: bool,
-    /// Why it failed, as the API says it.
-    pub failure: Option<&'a str>,
+    /// Why it failed; `None` also where that is a word which this program does not know.
+    pub failure: Option<Failure>,
     /// The proof.
     pub receipt: Option<&'a Receipt>,
     /// Who said no, and why.
@@ -72,7 +73,7 @@ fn words(standing: &Standing<'_>) -> (&'static str, String) {
             "What happened is being found out. Do not repeat the call.",
         ),
         Status::Succeeded => succeeded(standing.receipt),
-        Status::Failed => ("Not done.", failed(standing)),
+        Status::Failed => failed(standing),
         Status::Unverifiable => of(
             "It cannot be verified whether this happened.",
             "It was sent, and no answer tells. Look at the upstream; do not repeat the call before you know.",
@@ -99,31 +100,41 @@ fn succeeded(receipt: Option<&Receipt>) -> (&'static str, String) {
     }
 }
 
-fn failed(standing: &Standing<'_>) -> String {
-    match (standing.failure, standing.receipt.and_then(|receipt| receipt.upstream_status)) {
-        (Some("not_sent"), _) => "It was confirmed. The upstream was not reached, and nothing was sent.".to_owned(),
-        (Some("release_too_late"), _) => {
-            "It was confirmed, and could not be sent in time after that. Nothing was sent.".to_owned()
+fn failed(standing: &Standing<'_>) -> (&'static str, String) {
+    let not_done = |sentence: &str| ("Not done.", sentence.to_owned());
+    match standing.failure {
+        Some(Failure::NotSent) => not_done("It was confirmed. The upstream was not reached, and nothing was sent."),
+        Some(Failure::ReleaseTooLate) => {
+            not_done("It was confirmed, and could not be sent in time after that. Nothing was sent.")
         }
-        (Some("resolved"), _) => "A person looked and recorded that it did not happen.".to_owned(),
-        (Some("integrity"), _) => {
-            "Its confirmation did not verify: somebody wrote to the store. Nothing was sent. Tell your operator."
-                .to_owned()
-        }
-        (_, Some(status)) => format!("It was confirmed and sent. The upstream refused it with status {status}."),
-        (_, None) => "It did not happen.".to_owned(),
+        Some(Failure::Refused) => match standing.receipt.and_then(|receipt| receipt.upstream_status) {
+            Some(status) => {
+                not_done(&format!("It was confirmed and sent. The upstream refused it with status {status}."))
+            }
+            None => not_done("It was confirmed and sent. The upstream refused it."),
+        },
+        Some(Failure::Resolved) => not_done("A person looked and recorded that it did not happen."),
+        Some(Failure::Integrity) => not_done(
+            "Its confirmation did not verify: somebody wrote to the store. Nothing was sent. Tell your operator.",
+        ),
+        None => (
+            "It failed, and why is not known here.",
+            "Look at the receipt and at the upstream before you repeat it.".to_owned(),
+        ),
     }
 }
 
 fn rejected(refused: Option<&Refused>) -> String {
     let Some(refused) = refused else { return "Nothing was sent.".to_owned() };
     let who = refused.by.as_ref().map_or_else(|| "nobody".to_owned(), by);
-    // A detail may follow the word.
-    let meaning = match refused.reason.split(' ').next().unwrap_or_default() {
+    let meaning = match refused.reason.as_str() {
+        // A person may write whatever they like.
+        _ if refused.by_person() => "",
         "POLICY_CHANGED" => " (the policy became stricter after the hold)",
         "RESOURCE_CHANGED" => " (what it would change was changed by somebody else)",
         "REPLACED" => " (an edited draft took its place)",
-        "EARLIER_DRAFT_INTEGRITY" => " (an equal draft before it does not verify)",
+        // The id follows.
+        reason if reason.starts_with("EARLIER_DRAFT_INTEGRITY ") => " (an equal draft before it does not verify)",
         _ => "",
     };
     format!("By {who}: {}{meaning}. Nothing was sent.", refused.reason)
@@ -141,32 +152,42 @@ pub fn by(decider: &Decider) -> String {
 }
 
 fn request(standing: &Standing<'_>) -> &'static str {
-    match (standing.status, standing.phase, standing.failure) {
+    match standing.status {
         _ if !standing.intact => "The request",
-        (Status::Pending, ..) => "What will be sent, once confirmed",
-        (Status::Running, Some(Phase::Claimed), _) => "What is about to be sent",
-        (Status::Running | Status::Verifying | Status::Unverifiable, ..) | (Status::Failed, _, Some("resolved")) => {
-            "What was sent, or may have been"
-        }
-        (Status::Failed, _, Some("not_sent" | "release_too_late" | "integrity"))
-        | (Status::Rejected | Status::Expired | Status::Withdrawn, ..) => "What was asked for, and not sent",
-        (Status::Succeeded | Status::Failed, ..) => "What was sent",
+        Status::Pending => "What will be sent, once confirmed",
+        Status::Running if standing.phase == Some(Phase::Claimed) => "What is about to be sent",
+        Status::Running | Status::Verifying | Status::Unverifiable => MAYBE_SENT,
+        Status::Failed => match standing.failure {
+            Some(Failure::NotSent | Failure::ReleaseTooLate | Failure::Integrity) => NOT_SENT,
+            Some(Failure::Refused) => "What was sent",
+            Some(Failure::Resolved) | None => MAYBE_SENT,
+        },
+        Status::Rejected | Status::Expired | Status::Withdrawn => NOT_SENT,
+        Status::Succeeded => "What was sent",
     }
 }
 
+const NOT_SENT: &str = "What was asked for, and not sent";
+const MAYBE_SENT: &str = "What was sent, or may have been";
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn standing(status: Status, failure: Option<&str>) -> Standing<'_> {
+    fn standing(status: Status, failure: Option<Failure>) -> Standing<'static> {
         Standing { status, phase: None, intact: true, voted: false, failure, receipt: None, refused: None }
+    }
+
+    /// Every reason, and none that is known.
+    fn failures() -> impl Iterator<Item = Option<Failure>> {
+        Failure::ALL.into_iter().map(Some).chain([None])
     }
 
     #[test]
     fn only_what_waits_will_be_sent() {
-        let failures = [None, Some("not_sent"), Some("release_too_late"), Some("refused"), Some("resolved")];
         for status in Status::ALL {
-            for failure in failures {
+            for failure in failures() {
                 let told = Told::of(&standing(status, failure));
                 let all = format!("{} {} {}", told.headline, told.sentence, told.request).to_lowercase();
                 let future = ["once confirmed", "will be sent", "is sent once"].iter().any(|words| all.contains(words));
@@ -184,11 +205,41 @@ mod tests {
     }
 
     #[test]
-    fn what_was_provably_not_sent_is_not_called_sent() {
-        for failure in ["not_sent", "release_too_late", "integrity"] {
-            let told = Told::of(&standing(Status::Failed, Some(failure)));
-            assert_eq!(told.request, "What was asked for, and not sent", "{failure}");
-            assert!(told.sentence.to_lowercase().contains("nothing was sent"), "{failure}: {}", told.sentence);
+    fn what_was_provably_not_sent_is_not_called_sent_and_nothing_else_is_called_unsent() {
+        for failure in failures() {
+            let unsent = match failure {
+                Some(Failure::NotSent | Failure::ReleaseTooLate | Failure::Integrity) => true,
+                Some(Failure::Refused | Failure::Resolved) | None => false,
+            };
+            let told = Told::of(&standing(Status::Failed, failure));
+            assert_eq!(told.request == NOT_SENT, unsent, "{failure:?}: {told:?}");
+            assert_eq!(told.sentence.to_lowercase().contains("nothing was sent"), unsent, "{failure:?}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_failure_without_a_known_reason_nothing_is_guessed() {
+        let told = Told::of(&standing(Status::Failed, None));
+        assert_ne!(told.headline, "Not done.");
+        assert!(told.sentence.contains("Look at the receipt and at the upstream"), "{told:?}");
+        assert_eq!(told.request, MAYBE_SENT);
+    }
+
+    #[test]
+    fn only_the_guards_own_reasons_are_explained() {
+        let refused = |kind: DeciderKind, reason: &str| {
+            let by = serde_json::json!({"kind": kind, "id": "x", "auth_method": "rule", "channel": "api",
+                                        "at": "2026-01-01T00:01:00.000Z"});
+            let refused =
+                serde_json::json!({"by": by, "reason": reason, "at": "2026-01-01T00:01:00.000Z", "mac": null});
+            rejected(Some(&serde_json::from_value(refused).unwrap()))
+        };
+        for reason in ["POLICY_CHANGED", "EARLIER_DRAFT_INTEGRITY dr_1"] {
+            assert!(refused(DeciderKind::Guard, reason).contains(&format!("{reason} (")), "{reason}");
+            assert!(!refused(DeciderKind::Approver, reason).contains('('), "a person wrote {reason}");
+        }
+        for other in ["EARLIER_DRAFT_INTEGRITY", "EARLIER_DRAFT_INTEGRITYdr_1", "POLICY_CHANGED again"] {
+            assert!(!refused(DeciderKind::Guard, other).contains('('), "{other}");
         }
     }
 }

@@ -190,26 +190,31 @@ impl Guard {
 
     /// A terminal draft without a response: provably not sent, resolved by a person, or one whose
     /// answer could not be kept.
-    fn without_response(&self, stored: &Stored) -> Problem {
+    pub(super) fn without_response(&self, stored: &Stored) -> Problem {
         let row = &stored.row;
-        match (row.state.status(), row.failure) {
-            (Status::Succeeded, _) | (_, Some(Failure::Resolved | Failure::Refused)) => self.unanswered_problem(stored),
-            (_, Some(Failure::ReleaseTooLate)) => self.failed_problem(
+        if row.state.status() == Status::Succeeded {
+            return self.unanswered_problem(stored);
+        }
+        match row.failure {
+            Some(Failure::Resolved | Failure::Refused) => self.unanswered_problem(stored),
+            Some(Failure::ReleaseTooLate) => self.failed_problem(
                 Code::ReleaseTooLate,
                 "It was confirmed, but came too late to be sent. Nothing was executed; a person can offer it again.",
                 stored,
             ),
-            (_, Some(Failure::Integrity)) => self.failed_problem(
+            Some(Failure::Integrity) => self.failed_problem(
                 Code::DraftIntegrityFailed,
                 "The confirmation of this call did not verify, so it was not sent. Nothing was executed; look for who \
                  can write to the store.",
                 stored,
             ),
-            _ => self.failed_problem(
+            Some(Failure::NotSent) => self.failed_problem(
                 Code::UpstreamNotReached,
                 "The upstream was not reached. Nothing was executed; a person can offer it again.",
                 stored,
             ),
+            // No guard settles a draft like this: nothing is said of what was executed.
+            None => self.integrity_failed(stored),
         }
     }
 

@@ -184,7 +184,7 @@ impl Guard {
         for id in &stored.row.passed_over {
             let Some((forged, problem)) = self.forged_before(id).await? else { continue };
             let opened = self.open(stored)?;
-            self.guard_rejects(stored, &opened, &format!("{EARLIER_DRAFT_INTEGRITY} {forged}")).await?;
+            self.guard_rejects(stored, &opened, &format!("{EARLIER_DRAFT_INTEGRITY}{forged}")).await?;
             return Err(problem);
         }
         Ok(())
@@ -194,14 +194,32 @@ impl Guard {
     /// looks at the newest equal drafts only: did those not name it on, repeating a refused call would
     /// put it out of sight.
     async fn forged_before(&self, id: &DraftId) -> Result<Option<(DraftId, Problem)>, Problem> {
-        let get = async |id: &DraftId| self.parts.store.get(id).await.map_err(|error| self.uncertain("get", &error));
-        let Some(before) = get(id).await? else { return Ok(None) };
-        if let Err(problem) = self.open(&before) {
-            return Ok(Some((id.clone(), problem)));
-        }
+        let before = match self.earlier(id).await? {
+            Earlier::Gone => return Ok(None),
+            Earlier::Forged(problem) => return Ok(Some((id.clone(), *problem))),
+            Earlier::Verified(before) => before,
+        };
         let Some(first) = fell_with(&before.row) else { return Ok(None) };
-        let Some(stored) = get(&first).await? else { return Ok(None) };
-        Ok(self.open(&stored).err().map(|problem| (first, problem)))
+        match self.earlier(&first).await? {
+            Earlier::Forged(problem) => Ok(Some((first, *problem))),
+            Earlier::Gone | Earlier::Verified(_) => Ok(None),
+        }
+    }
+
+    /// One earlier draft. What cannot be read does not verify either: asking again would not help, and
+    /// an error here would leave the new draft waiting for ever.
+    async fn earlier(&self, id: &DraftId) -> Result<Earlier, Problem> {
+        match self.parts.store.get(id).await {
+            Ok(None) => Ok(Earlier::Gone),
+            Ok(Some(stored)) => Ok(match self.open(&stored) {
+                Ok(_) => Earlier::Verified(Box::new(stored)),
+                Err(problem) => Earlier::Forged(Box::new(problem)),
+            }),
+            Err(error @ StoreError::Corrupt(_)) => {
+                Ok(Earlier::Forged(Box::new(self.uncertain("get", &error).about(id))))
+            }
+            Err(error @ (StoreError::Unavailable(_) | StoreError::Uncertain(_))) => Err(self.uncertain("get", &error)),
+        }
     }
 
     /// What is stored does not verify. Whether anything was executed is said only where nothing
@@ -270,13 +288,23 @@ impl Guard {
     }
 }
 
-/// Why a draft is rejected whose equal predecessor does not verify; the predecessor's id follows.
-const EARLIER_DRAFT_INTEGRITY: &str = "EARLIER_DRAFT_INTEGRITY";
+/// What is found where a new draft relies on an earlier one.
+enum Earlier {
+    /// There is none any more.
+    Gone,
+    /// It verifies.
+    Verified(Box<Stored>),
+    /// It does not verify, or cannot be read.
+    Forged(Box<Problem>),
+}
+
+/// Why a draft is rejected whose equal predecessor does not verify. The predecessor's id follows.
+const EARLIER_DRAFT_INTEGRITY: &str = "EARLIER_DRAFT_INTEGRITY ";
 
 /// The draft because of which the guard rejected this one, if it did.
-fn fell_with(row: &Row) -> Option<DraftId> {
+pub(super) fn fell_with(row: &Row) -> Option<DraftId> {
     let refused = row.refused.as_ref().filter(|refused| !refused.by_person())?;
-    refused.reason.strip_prefix(EARLIER_DRAFT_INTEGRITY)?.trim_start().parse().ok()
+    refused.reason.strip_prefix(EARLIER_DRAFT_INTEGRITY)?.parse().ok()
 }
 
 /// Whether a draft ended without ever having been claimed.

@@ -147,7 +147,7 @@ impl Guard {
                 .filter(|row| row.failure != Some(Failure::Integrity))
                 .map_or_else(Vec::new, |row| row.votes.clone()),
             refused: believed.and_then(|row| row.refused.clone()),
-            failure: believed.and_then(|row| row.failure).map(|failure| failure.as_str().to_owned()),
+            failure: believed.and_then(|row| row.failure),
             again: believed.is_some_and(offers_again),
             receipt: believed.and_then(|row| row.receipt.clone()),
             evidence: believed.map(|row| row.evidence.clone()).unwrap_or_default(),

@@ -7,7 +7,7 @@ use crate::base::digest::Digest;
 use crate::base::id::{CapabilityId, DraftId, ServiceName, ToolName};
 use crate::base::time::Timestamp;
 use crate::draft::decision::{Refused, Vote};
-use crate::draft::outcome::Evidence;
+use crate::draft::outcome::{Evidence, Failure};
 use crate::draft::receipt::Receipt;
 use crate::draft::record::{Preview, Risk};
 use crate::draft::state::{Phase, Status};
@@ -149,7 +149,7 @@ pub struct DraftView {
     /// Who said no and why, or expiry and withdrawal.
     pub refused: Option<Refused>,
     /// Why it failed.
-    pub failure: Option<String>,
+    pub failure: Option<Failure>,
     /// `again` is offered.
     pub again: bool,
     /// The proof.

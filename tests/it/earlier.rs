@@ -3,7 +3,9 @@
 
 use serde_json::{Value, json};
 
-use crate::support::stored::{forge, open};
+use rusqlite::types::Value as Sql;
+
+use crate::support::stored::{cells_of, forge, open};
 use crate::support::{Act, Draft, Guard, Request, Upstream, Wire};
 
 fn call() -> Request {
@@ -56,5 +58,58 @@ fn p3_the_same_call_again_and_again_holds_nothing_after_a_forged_end() {
         assert_eq!(problem["draft_id"], first.id.as_str(), "{problem}");
     }
     assert_eq!(guard.approver().list("status=pending").len(), 0);
+    assert_eq!(upstream.effects("/free/unknown"), 1);
+}
+
+/// Writes a status that no guard knows: the row cannot be read any more.
+fn make_unreadable(guard: &Guard, draft: &Draft) {
+    let store = open(guard);
+    let cells = cells_of(&store, &draft.id);
+    let status = cells.iter().find(|cell| cell.column == "status").expect("a status");
+    assert!(status.write(&store, &Sql::Text("paid".to_owned())), "{status:?}");
+}
+
+/// The draft was rejected by the guard because of the earlier one.
+#[track_caller]
+fn fell_with(guard: &Guard, draft: &str, earlier: &Draft) {
+    let shown = guard.draft(draft);
+    let why = format!("EARLIER_DRAFT_INTEGRITY {}", earlier.id);
+    assert_eq!((&shown["status"], &shown["refused"]["reason"]), (&json!("rejected"), &json!(why)), "{shown}");
+    assert_eq!(guard.approver().list("status=pending").len(), 0, "nothing is left that equal calls would join");
+}
+
+#[test]
+fn p3_a_draft_falls_with_an_earlier_one_that_cannot_be_read_any_more() {
+    let upstream = Upstream::start();
+    let mut guard = Guard::over(&upstream);
+    let agent = guard.agent();
+    let first = agent.hold_task("again");
+    agent.withdraw(&first).must_be(200);
+    let second = agent.hold_task("again");
+    guard.stop();
+    make_unreadable(&guard, &first);
+    guard.start_again();
+    let problem = guard.approver().confirm(&second).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+    assert_eq!(problem["draft_id"], first.id.as_str(), "it names the one that cannot be read: {problem}");
+    fell_with(&guard, &second.id, &first);
+    assert_eq!(upstream.effects("/tasks"), 0);
+}
+
+#[test]
+fn p3_a_forged_end_that_cannot_be_read_any_more_stays_in_view_beyond_the_newest_equal_drafts() {
+    let (upstream, mut guard, first) = forged();
+    guard.start_again();
+    for _ in 0..20 {
+        guard.agent().send(call()).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+    }
+    guard.stop();
+    make_unreadable(&guard, &first);
+    guard.start_again();
+    for _ in 0..2 {
+        let problem = guard.agent().send(call()).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+        assert_eq!(problem["draft_id"], first.id.as_str(), "{problem}");
+        let newest = guard.approver().list("status=rejected&limit=1").remove(0);
+        fell_with(&guard, newest["draft_id"].as_str().unwrap_or_default(), &first);
+    }
     assert_eq!(upstream.effects("/free/unknown"), 1);
 }

@@ -151,7 +151,7 @@ fn facts_of(view: &DraftView) -> Standing<'_> {
         phase: view.line.phase,
         intact: view.line.intact,
         voted: !view.votes.is_empty(),
-        failure: view.failure.as_deref(),
+        failure: view.failure,
         receipt: view.receipt.as_ref(),
         refused: view.refused.as_ref(),
     }

@@ -33,7 +33,11 @@ const SESSIONS_MAX: usize = 1_024;
 /// How long a sign-in code can be used.
 pub(in crate::control) const CODE_LIFE: Duration = Duration::from_secs(2 * 60);
 
-/// How many codes may be open; the oldest one gives way.
+/// How many codes of one approver may be open; that approver's oldest one gives way.
+const CODES_PER_APPROVER_MAX: usize = 4;
+
+/// How many codes may be open. Beyond that only an approver's own oldest one gives way, and whoever
+/// has none is refused: nobody puts out the code of another.
 const CODES_MAX: usize = 32;
 
 /// A person with a live console session.
@@ -159,28 +163,33 @@ struct OpenCode {
 pub(in crate::control) struct SignInCodes(Mutex<HashMap<Digest, OpenCode>>);
 
 impl SignInCodes {
-    /// Makes a code of 100 random bits, in groups that can be typed.
+    /// Makes a code of 100 random bits, in groups that can be typed. `None` while too many codes of
+    /// other approvers are open.
     pub(in crate::control) fn issue(
         &self,
         keys: &KeySet,
         chance: &dyn Chance,
         now: BootTime,
         entry: &ApproverEntry,
-    ) -> String {
+    ) -> Option<Secret> {
         let text = BASE32_NOPAD.encode(&chance.bytes16());
         let code = &text[..20];
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, open| now.since(open.made) < CODE_LIFE);
-        if open.len() >= CODES_MAX
-            && let Some(oldest) = open.iter().min_by_key(|(_, open)| open.made).map(|(key, _)| *key)
-        {
+        let own = || open.iter().filter(|(_, open)| open.approver == entry.name);
+        let gives_way = own().min_by_key(|(_, open)| open.made).map(|(key, _)| *key);
+        let full = own().count() >= CODES_PER_APPROVER_MAX || open.len() >= CODES_MAX;
+        if let Some(oldest) = gives_way.filter(|_| full) {
             open.remove(&oldest);
+        }
+        if open.len() >= CODES_MAX {
+            return None;
         }
         let made = OpenCode { approver: entry.name.clone(), token_sha256: entry.token_sha256, made: now };
         open.insert(code_key(keys, code), made);
         let groups: Vec<String> =
             code.as_bytes().chunks(4).map(|four| String::from_utf8_lossy(four).into_owned()).collect();
-        groups.join("-")
+        Some(Secret::new(groups.join("-")))
     }
 
     /// Spends a code, however it was typed; whose it was, by name and token.
@@ -203,9 +212,9 @@ mod tests {
     use crate::base::chance::SeededChance;
     use crate::base::id::Tenant;
 
-    fn alice() -> ApproverEntry {
+    fn approver(name: &str) -> ApproverEntry {
         ApproverEntry {
-            name: Principal::new("alice").unwrap(),
+            name: Principal::new(name).unwrap(),
             token_sha256: Digest::of(b"hers"),
             roles: Vec::new(),
             tenant: Tenant::new("default").unwrap(),
@@ -218,30 +227,54 @@ mod tests {
         let chance = SeededChance::new(7);
         let keys = KeySet::ephemeral(&chance);
         let codes = SignInCodes::default();
-        let alice = alice();
+        let alice = approver("alice");
         let start = BootTime::from_nanos(1);
-        let code = codes.issue(&keys, &chance, start, &alice);
-        assert_eq!(code.len(), 24, "{code}");
-        let typed = Secret::new(code.to_lowercase().replace('-', " "));
+        let code = codes.issue(&keys, &chance, start, &alice).unwrap();
+        assert_eq!(code.reveal().len(), 24);
+        assert_eq!(format!("{code:?}"), "***");
+        let typed = Secret::new(code.reveal().to_lowercase().replace('-', " "));
         assert_eq!(codes.spend(&keys, start, &Secret::new("AAAA-AAAA-AAAA-AAAA-AAAA")), None);
         assert_eq!(codes.spend(&keys, start, &typed), Some((alice.name.clone(), alice.token_sha256)));
         assert_eq!(codes.spend(&keys, start, &typed), None, "one use");
-        let late = codes.issue(&keys, &chance, start, &alice);
-        assert_eq!(codes.spend(&keys, start + CODE_LIFE, &Secret::new(late)), None, "two minutes");
+        let late = codes.issue(&keys, &chance, start, &alice).unwrap();
+        assert_eq!(codes.spend(&keys, start + CODE_LIFE, &late), None, "two minutes");
     }
 
     #[test]
-    fn open_codes_are_bounded() {
+    fn an_approver_puts_out_no_code_but_their_own_oldest() {
         let chance = SeededChance::new(7);
         let keys = KeySet::ephemeral(&chance);
         let codes = SignInCodes::default();
-        let alice = alice();
-        let first = codes.issue(&keys, &chance, BootTime::from_nanos(1), &alice);
-        for at in 2..=(CODES_MAX as u64 + 1) {
-            let _ = codes.issue(&keys, &chance, BootTime::from_nanos(at), &alice);
-        }
+        let (alice, bob) = (approver("alice"), approver("bob"));
+        let at = BootTime::from_nanos;
+        let of_bob = codes.issue(&keys, &chance, at(1), &bob).unwrap();
+        let of_alice: Vec<Secret> = (2..102).map(|n| codes.issue(&keys, &chance, at(n), &alice).unwrap()).collect();
+        assert_eq!(codes.0.lock().unwrap().len(), 1 + CODES_PER_APPROVER_MAX);
+        let works: Vec<bool> = of_alice.iter().map(|code| codes.spend(&keys, at(200), code).is_some()).collect();
+        let newest = works.len() - CODES_PER_APPROVER_MAX;
+        assert!(works[..newest].iter().all(|works| !works) && works[newest..].iter().all(|works| *works), "{works:?}");
+        assert!(codes.spend(&keys, at(200), &of_bob).is_some(), "another's code was put out");
+    }
+
+    #[test]
+    fn open_codes_are_bounded_and_one_more_is_refused() {
+        let chance = SeededChance::new(7);
+        let keys = KeySet::ephemeral(&chance);
+        let codes = SignInCodes::default();
+        let start = BootTime::from_nanos(1);
+        let all: Vec<Secret> = (0..CODES_MAX)
+            .map(|n| {
+                codes.issue(&keys, &chance, start, &approver(&format!("a{}", n / CODES_PER_APPROVER_MAX))).unwrap()
+            })
+            .collect();
+        assert_eq!(codes.issue(&keys, &chance, start, &approver("late")), None);
+        assert!(codes.issue(&keys, &chance, start, &approver("a0")).is_some(), "their own oldest gives way");
         assert_eq!(codes.0.lock().unwrap().len(), CODES_MAX);
-        assert_eq!(codes.spend(&keys, BootTime::from_nanos(99), &Secret::new(first)), None);
+        assert!(all[CODES_PER_APPROVER_MAX..].iter().all(|code| codes.spend(&keys, start, code).is_some()));
+        assert!(codes.issue(&keys, &chance, start, &approver("late")).is_some(), "there is room again");
+        let after = start + CODE_LIFE;
+        assert!(codes.issue(&keys, &chance, after, &approver("later")).is_some());
+        assert_eq!(codes.0.lock().unwrap().len(), 1, "what is over takes no room");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::control::routes::router;
 use crate::control::{ControlParts, ControlState, NotTaken, PolicyReport, PolicyStatus};
 use crate::draft::decision::{Channel, Decider, DeciderKind, Refused, Vote};
 use crate::draft::keys::KeySet;
-use crate::draft::outcome::Evidence;
+use crate::draft::outcome::{Evidence, Failure};
 use crate::draft::receipt::{Judged, Receipt, ReceiptStatus};
 use crate::draft::record::{Detail, Preview, Risk};
 use crate::draft::state::{Phase, Status, Verdict};
@@ -370,7 +370,7 @@ pub(super) fn id() -> DraftId {
     ID.parse().unwrap()
 }
 
-fn decider(kind: DeciderKind, name: &str) -> Decider {
+pub(super) fn decider(kind: DeciderKind, name: &str) -> Decider {
     Decider {
         kind,
         id: Principal::new(name).unwrap(),
@@ -478,7 +478,7 @@ pub(super) fn view(status: Status) -> DraftView {
             Status::Withdrawn => Some(refused(None, "WITHDRAWN")),
             _ => None,
         },
-        failure: (status == Status::Failed).then(|| "refused".to_owned()),
+        failure: (status == Status::Failed).then_some(Failure::Refused),
         again: false,
         receipt: match status {
             Status::Succeeded => Some(receipt(ReceiptStatus::Succeeded, Some(201))),

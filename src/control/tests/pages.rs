@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::console::{Browser, FORM, ORIGIN, draft_path};
 use super::fixture::*;
+use crate::draft::decision::DeciderKind;
 use crate::draft::record::Detail;
 use crate::draft::state::Status;
 
@@ -231,7 +232,8 @@ async fn a_rejection_by_the_guard_says_what_it_means() {
         (&*format!("EARLIER_DRAFT_INTEGRITY {ID}"), "an equal draft before it does not verify"),
     ] {
         let mut ended = view(Status::Rejected);
-        ended.refused.as_mut().unwrap().reason = reason.to_owned();
+        let refused = ended.refused.as_mut().unwrap();
+        (refused.by, refused.reason) = (Some(decider(DeciderKind::Guard, "guard")), reason.to_owned());
         let bench = bench();
         bench.show(ended);
         let text = Browser::open(bench).await.get(&draft_path()).await.text;

@@ -6,6 +6,7 @@ use axum::body::Body;
 
 use super::fixture::*;
 use crate::base::digest::Digest;
+use crate::base::id::Principal;
 use crate::control::console::session::CODE_LIFE;
 
 const ORIGIN: (&str, &str) = ("origin", "http://127.0.0.1:7071");
@@ -84,4 +85,32 @@ async fn a_changed_entry_voids_the_links_that_were_made_for_it() {
     changed.approvers[0].token_sha256 = Digest::of(b"another");
     bench.credentials.store(std::sync::Arc::new(changed));
     assert_eq!(sign_in(&bench, &code).await.status, 401);
+}
+
+#[tokio::test]
+async fn one_approvers_token_puts_out_nobody_elses_link_and_too_many_are_refused() {
+    let bench = bench();
+    let mut known = credentials();
+    let token = |n: usize| format!("ap_{n}");
+    for n in 0..9 {
+        let mut entry = known.approvers[0].clone();
+        entry.name = Principal::new(format!("p{n}")).unwrap();
+        entry.token_sha256 = Digest::of(token(n).as_bytes());
+        known.approvers.push(entry);
+    }
+    bench.credentials.store(std::sync::Arc::new(known));
+    let of_alice = new_code(&bench).await;
+    let mut statuses = Vec::new();
+    for n in 0..9 {
+        for _ in 0..10 {
+            statuses.push(bench.post(&token(n), "/v1/sign-in-links", &[], "{}").await.status);
+        }
+    }
+    assert_eq!(statuses[..80], [201; 80], "each has room for a link of their own");
+    assert_eq!(statuses[80..], [429; 10], "beyond the bound nobody's link gives way for the ninth");
+    let refused = bench.post(&token(8), "/v1/sign-in-links", &[], "{}").await;
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (429, Some("RATE_LIMITED")), "{}", refused.text);
+    assert!(!refused.text.contains("#code="));
+    assert_eq!(sign_in(&bench, &of_alice).await.status, 303, "the first link still works");
+    assert_eq!(bench.post(&token(8), "/v1/sign-in-links", &[], "{}").await.status, 201, "there is room again");
 }

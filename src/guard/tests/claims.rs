@@ -9,6 +9,7 @@ use super::bench::{Bench, CLOSES, approver, ask, confirm, held, identity, json, 
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, Principal};
 use crate::draft::decision::{Channel, Decider, DeciderKind, Refused, Vote};
+use crate::draft::outcome::Failure;
 use crate::draft::state::{Phase, State};
 use crate::guard::Guard;
 use crate::guard::pause::NoPause;
@@ -86,7 +87,7 @@ async fn told(guard: &Arc<Guard>, id: &DraftId, hash: Digest) {
     }
     let shown = guard.show(&alice, id).await.unwrap();
     assert!(shown.line.intact && shown.votes.is_empty() && !shown.again, "{shown:?}");
-    assert_eq!(shown.failure.as_deref(), Some("integrity"));
+    assert_eq!(shown.failure, Some(Failure::Integrity));
     assert!(guard.list(&alice, Filter { limit: 10, ..Filter::default() }).await.unwrap().drafts[0].intact);
     let again = guard.again(&alice, id).await;
     assert_eq!((again.status, json(&again)["decided_by"].clone()), (409, serde_json::Value::Null));
@@ -222,7 +223,7 @@ async fn p2_an_integrity_failure_cannot_be_written_over_anything_else() {
     assert_eq!(confirm(&guard, &id, hash).await.status, 200);
     bench.twin.alter(&id, |row| {
         row.state = State::Failed;
-        row.failure = Some(crate::draft::outcome::Failure::Integrity);
+        row.failure = Some(Failure::Integrity);
         row.refused = None::<Refused>;
     });
     assert_eq!(json(&confirm(&guard, &id, hash).await)["code"], "DRAFT_INTEGRITY_FAILED");

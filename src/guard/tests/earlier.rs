@@ -15,6 +15,7 @@ use crate::draft::keys::{KeyId, KeySet};
 use crate::draft::outcome::Failure;
 use crate::draft::state::{State, Status};
 use crate::guard::Guard;
+use crate::guard::core::fell_with;
 use crate::guard::pause::NoPause;
 use crate::policy::model::PolicySet;
 use crate::store::contract::Filter;
@@ -197,6 +198,30 @@ async fn p3_a_draft_that_is_offered_again_falls_with_the_one_that_it_repeats() {
     bench.twin.alter(&first, |row| row.state = State::Unverifiable);
     falls_with(&bench, &guard, (&second, hash), &first, "again").await;
     assert_eq!(bench.effects(), 0);
+}
+
+#[tokio::test]
+async fn the_earlier_draft_is_read_back_from_exactly_what_the_guard_writes() {
+    let bench = Bench::new();
+    let guard = bench.ready();
+    let (id, _) = held(&guard, BODY).await;
+    let mut row = bench.store.get(&id).await.unwrap().unwrap().row;
+    let by = Some(guard.guard_decider());
+    let mut read = |reason: String| {
+        row.refused = Some(Refused { by: by.clone(), reason, at: row.created_at, mac: None });
+        fell_with(&row)
+    };
+    assert_eq!(read(format!("EARLIER_DRAFT_INTEGRITY {id}")), Some(id.clone()));
+    for other in [
+        format!("EARLIER_DRAFT_INTEGRITY{id}"),
+        format!("EARLIER_DRAFT_INTEGRITY  {id}"),
+        format!("EARLIER_DRAFT_INTEGRITY\t{id}"),
+        format!("EARLIER_DRAFT_INTEGRITY {id} "),
+        format!(" EARLIER_DRAFT_INTEGRITY {id}"),
+        "EARLIER_DRAFT_INTEGRITY ".to_owned(),
+    ] {
+        assert_eq!(read(other.clone()), None, "{other:?}");
+    }
 }
 
 #[tokio::test]

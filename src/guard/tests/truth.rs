@@ -506,3 +506,27 @@ async fn an_outcome_outlives_a_rotation_of_the_keys_as_its_draft_does() {
     bench.keys = set(&[root("k2", 2)]);
     noticed(&bench, &bench.ready(), &done, done_hash, "the key was taken away").await;
 }
+
+#[tokio::test]
+async fn p6_of_a_failure_without_a_reason_nothing_is_called_not_executed() {
+    let bench = Bench::new().plays([Script::NotReached]);
+    let guard = bench.ready();
+    let (id, hash) = held(&guard, BODY).await;
+    confirm(&guard, &id, hash).await;
+    let mut stored = bench.store.get(&id).await.unwrap().unwrap();
+    let mut told = |failure: Option<Failure>| {
+        stored.row.failure = failure;
+        let body = json(&guard.without_response(&stored).answer());
+        (body["code"].as_str().unwrap().to_owned(), body["executed"].clone())
+    };
+    for failure in Failure::ALL {
+        let code = match failure {
+            Failure::NotSent => "UPSTREAM_NOT_REACHED",
+            Failure::ReleaseTooLate => "RELEASE_TOO_LATE",
+            Failure::Refused | Failure::Resolved => "DRAFT_ALREADY_DECIDED",
+            Failure::Integrity => "DRAFT_INTEGRITY_FAILED",
+        };
+        assert_eq!(told(Some(failure)).0, code, "{failure:?}");
+    }
+    assert_eq!(told(None), ("DRAFT_INTEGRITY_FAILED".to_owned(), "unknown".into()));
+}
