@@ -130,7 +130,7 @@ fn rejected(refused: Option<&Refused>) -> String {
     let meaning = match refused.reason.as_str() {
         // A person may write whatever they like.
         _ if refused.by_person() => "",
-        "POLICY_CHANGED" => " (the policy became stricter after the hold)",
+        "POLICY_CHANGED" => " (the policy or the upstream's address changed after the hold)",
         "RESOURCE_CHANGED" => " (what it would change was changed by somebody else)",
         "REPLACED" => " (an edited draft took its place)",
         // The id follows.

@@ -289,7 +289,7 @@ impl Guard {
             Some(refused) => refused.by.as_ref(),
             None => deciders(row, row.failure).last().copied(),
         };
-        let detail = format!("This draft is {status} already; nothing was changed by this request.");
+        let detail = format!("This draft is decided already, and is `{status}`; nothing was changed by this request.");
         let mut problem = Problem::new(Code::DraftAlreadyDecided, detail)
             .about(&row.id)
             .with("status", &status)

@@ -22,6 +22,10 @@ use super::core::{Guard, ask, not_found};
 use super::problem::Problem;
 use super::render::deciders;
 
+/// What a confirm is told that made the guard reject the draft.
+const POLICY_CHANGED: &str = "The policy does not allow this call any more as it was held: it is stricter now, or its upstream has \
+                              another address. The guard rejected the draft, and nothing was sent. Let the agent ask again.";
+
 /// A confirm as a shell hands it over, once the caller is known.
 pub(super) struct Confirm {
     pub(super) decider: Decider,
@@ -44,7 +48,9 @@ impl Guard {
         self.ends_before(&stored).await?;
         if judge::recheck(&self.policies(), &opened.draft).is_err() {
             let refused = self.guard_rejects(&stored, &opened, "POLICY_CHANGED").await?;
-            return Err(self.decided_problem(&refused));
+            let mut problem = self.decided_problem(&refused);
+            problem.detail = POLICY_CHANGED.to_owned();
+            return Err(problem);
         }
         let (id, wait) = (stored.row.id.clone(), confirm.wait);
         // A caller who hangs up between the claim and the release changes nothing: both happen in

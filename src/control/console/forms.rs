@@ -222,7 +222,10 @@ async fn tell(
         return super::see_other(&format!("/drafts/{id}"), None);
     }
     let detail = body["detail"].as_str().unwrap_or_default();
-    let alert = format!("{} {detail}", code.map_or("This was refused.", words));
+    // What the guard itself decided, at this very click, it tells itself.
+    let by_guard = body["decided_by"] == "guard";
+    let said = if by_guard { "" } else { code.map_or("This was refused.", words) };
+    let alert = format!("{said} {detail}");
     say(asked, signed_in, id, answer.status, &alert).await
 }
 
@@ -235,7 +238,7 @@ const fn words(code: Code) -> &'static str {
             "What you were shown is not what is stored. Nothing was changed; read this page again."
         }
         Code::DraftIntegrityFailed => "The stored draft does not verify. Nothing was sent.",
-        Code::ApproverNotAllowed => "You have no right to decide this. Nothing was changed.",
+        Code::ApproverNotAllowed => "Ask somebody whose rights reach this draft's tool, risk and tenant.",
         Code::DecisionUncertain => "It is not known whether your click was recorded. Look again in a moment.",
         _ => "This was refused.",
     }

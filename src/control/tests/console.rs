@@ -309,7 +309,12 @@ async fn late_and_double_clicks_are_explained() {
         (Problem::new(Code::DraftAlreadyDecided, "bob rejected it."), Status::Rejected, "decided before your click"),
         (Problem::new(Code::ArgsHashMismatch, ""), Status::Pending, "What you were shown is not what is stored"),
         (Problem::new(Code::DecisionUncertain, ""), Status::Pending, "It is not known whether your click was recorded"),
-        (Problem::new(Code::ApproverNotAllowed, ""), Status::Pending, "You have no right to decide this"),
+        (Problem::new(Code::ApproverNotAllowed, ""), Status::Pending, "Ask somebody whose rights reach"),
+        (
+            Problem::new(Code::DraftAlreadyDecided, "The policy changed.").with("decided_by", &"guard"),
+            Status::Rejected,
+            "The policy changed.",
+        ),
     ];
     for (problem, status, words) in late {
         browser.bench.show(view(status));
@@ -317,6 +322,9 @@ async fn late_and_double_clicks_are_explained() {
         let got = browser.post(&confirm_path(), &confirm_form()).await;
         assert_eq!(got.status, problem.status());
         assert!(got.text.contains(words) && got.text.contains(&problem.detail), "{}", got.text);
+        // What this click made the guard decide was not decided before it.
+        let before = problem.code == Code::DraftAlreadyDecided && problem.members.get("decided_by").is_none();
+        assert_eq!(got.text.contains("decided before your click"), before, "{}", got.text);
     }
 }
 

@@ -228,7 +228,7 @@ async fn what_is_missing_is_told_on_a_page() {
 #[tokio::test]
 async fn a_rejection_by_the_guard_says_what_it_means() {
     for (reason, words) in [
-        ("POLICY_CHANGED", "the policy became stricter after the hold"),
+        ("POLICY_CHANGED", "the policy or the upstream&#39;s address changed after the hold"),
         (&*format!("EARLIER_DRAFT_INTEGRITY {ID}"), "an equal draft before it does not verify"),
     ] {
         let mut ended = view(Status::Rejected);

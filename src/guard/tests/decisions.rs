@@ -154,6 +154,7 @@ async fn a_policy_that_does_not_allow_it_any_more_rejects_the_draft() {
     let body = json(&answer);
     assert_eq!((answer.status, body["status"].clone()), (409, "rejected".into()));
     assert_eq!((body["decided_by"].clone(), body["reason"].clone()), ("guard".into(), "POLICY_CHANGED".into()));
+    assert!(body["detail"].as_str().unwrap().contains("The guard rejected the draft"), "this confirm did it: {body}");
     assert_eq!(bench.effects(), 0);
 }
 
