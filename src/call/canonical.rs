@@ -29,8 +29,6 @@ pub enum Part<'a> {
     Text(&'a str),
     /// A number that is its own double.
     Number(u32),
-    /// `null`.
-    Null,
     /// An array.
     List(Vec<Part<'a>>),
     /// An object; names of ASCII letters, digits and `_` that are sorted and stand once.
@@ -50,7 +48,6 @@ fn write_part(part: &Part<'_>, out: &mut Vec<u8>) {
         Part::Value(value) => write(value, out),
         Part::Text(text) => write_string(text, out),
         Part::Number(number) => write_integer(i64::from(*number), out),
-        Part::Null => out.extend_from_slice(b"null"),
         Part::List(items) => {
             out.push(b'[');
             for (index, item) in items.iter().enumerate() {

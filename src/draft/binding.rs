@@ -235,6 +235,25 @@ mod tests {
         assert_eq!(hash(&same), before, "who asks is not part of what is asked");
     }
 
+    /// The envelope as docs/lifecycle.md spells it, built another way: drafts that are stored must
+    /// verify after an update.
+    #[test]
+    fn p2_the_hashes_are_over_the_documented_envelopes() {
+        let (_, mut draft) = parts();
+        draft.request.bound_headers = vec![("If-Match".to_owned(), "\"1\"".to_owned())];
+        for body_bound in [false, true] {
+            draft.request.body_bound = body_bound;
+            let (request, args) = (&draft.request, &draft.args);
+            let envelope = json!({
+                "v": 1, "service": draft.service, "tool": draft.tool, "method": request.method,
+                "target": request.target, "headers": {"if-match": "\"1\""}, "kind": request.kind, "args": args,
+                "body": if body_bound { json!(request.body) } else { Value::Null },
+            });
+            assert_eq!(hash(&draft), Digest::of(&canonical::to_vec(&envelope)));
+        }
+        assert_eq!(preview_hash(&draft.preview), Digest::of(&canonical::to_vec(&json!(draft.preview))));
+    }
+
     #[test]
     fn an_empty_body_is_not_an_empty_object() {
         let (_, draft) = parts();

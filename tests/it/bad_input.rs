@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Guard, Request, Setup, Upstream, Wire, raw, tokens};
+use crate::support::{Guard, Request, Response, Setup, Upstream, Wire, raw, tokens};
 
 /// The pool of hostile openings for both listeners.
 fn garbage() -> Vec<Vec<u8>> {
@@ -34,6 +34,15 @@ fn garbage() -> Vec<Vec<u8>> {
     pool
 }
 
+/// What came was refused with a problem document, and not by a silent close.
+fn must_be_problem(answer: Option<Response>, what: &str) -> Response {
+    let answer = answer.unwrap_or_else(|| panic!("{what}: closed without an answer"));
+    assert!((400..500).contains(&answer.status), "{what}: {answer:?}");
+    assert_eq!(answer.header("Content-Type"), Some("application/problem+json"), "{what}: {answer:?}");
+    assert_eq!(answer.json()["executed"], false, "{what}: {answer:?}");
+    answer
+}
+
 #[test]
 fn garbage_on_both_listeners_harms_nobody() {
     let upstream = Upstream::start();
@@ -42,7 +51,9 @@ fn garbage_on_both_listeners_harms_nobody() {
         for bytes in garbage() {
             let answer = raw(address, &bytes);
             let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned();
-            assert!(answer.as_ref().is_none_or(|answer| answer.status >= 400), "{shown:?}: {answer:?}");
+            let problem = must_be_problem(answer, &format!("{address}: {shown:?}")).json();
+            let right = ["REQUEST_AMBIGUOUS", "HEAD_TOO_LARGE"];
+            assert!(right.iter().any(|code| problem["code"] == *code), "{address}: {shown:?}: {problem}");
         }
         guard.must_be_alive();
     }
@@ -62,7 +73,8 @@ fn requests_that_are_cut_short_hold_nothing() {
         .to_bytes("desk");
     for length in (1..whole.len()).step_by(7).chain([whole.len() - 1]) {
         let answer = raw(guard.agent_address(), &whole[..length]);
-        assert!(answer.is_none_or(|answer| answer.status >= 400), "cut after {length} of {} bytes", whole.len());
+        let problem = must_be_problem(answer, &format!("cut after {length} of {} bytes", whole.len())).json();
+        assert_eq!(problem["code"], "REQUEST_AMBIGUOUS", "cut after {length}");
     }
     let mut chunked = guard
         .agent()
@@ -72,7 +84,7 @@ fn requests_that_are_cut_short_hold_nothing() {
         .to_bytes("desk");
     chunked.extend_from_slice(b"f\r\n{\"title\":\"cut\"}\r\n");
     let answer = raw(guard.agent_address(), &chunked);
-    assert!(answer.is_none_or(|answer| answer.status >= 400));
+    assert_eq!(must_be_problem(answer, "cut in its chunks").json()["code"], "REQUEST_AMBIGUOUS");
     guard.must_be_alive();
     assert_eq!(guard.approver().list("").len(), 0);
     assert_eq!(upstream.heads(), 0);
@@ -85,7 +97,7 @@ fn cut_short_decisions_decide_nothing() {
     let draft = guard.agent().hold_task("half a click");
     let whole = guard.approver().dress(crate::support::Approver::confirm_request(&draft)).to_bytes("control");
     for length in (1..whole.len()).step_by(5).chain([whole.len() - 1]) {
-        raw(guard.control_address(), &whole[..length]);
+        must_be_problem(raw(guard.control_address(), &whole[..length]), &format!("cut after {length}"));
     }
     assert_eq!(guard.draft(&draft.id)["status"], "pending");
     assert_eq!(upstream.heads(), 0);

@@ -22,6 +22,19 @@ fn canon(text: &str) -> String {
 }
 
 #[test]
+fn p2_a_value_of_parts_is_spelled_like_the_whole_value() {
+    let args = json!({"b": [1, 2.5, null], "a": "\u{1f600}\n"});
+    let parts = Part::Object(vec![
+        ("args", Part::Value(&args)),
+        ("list", Part::List(vec![Part::Text("x\"y"), Part::Number(7), Part::List(Vec::new())])),
+        ("none", Part::Object(Vec::new())),
+        ("v", Part::Number(1)),
+    ]);
+    let whole = json!({"args": args, "list": ["x\"y", 7, []], "none": {}, "v": 1});
+    assert_eq!(part_to_vec(&parts), to_vec(&whole));
+}
+
+#[test]
 fn p2_the_published_vectors_of_rfc_8785() {
     for (name, input, output) in vectors!["arrays", "french", "structures", "unicode", "values", "weird"] {
         assert_eq!(canon(input), output.trim_end_matches('\n'), "{name}");
