@@ -94,6 +94,43 @@ fn bare(folder: &Path, span: Duration) -> f64 {
     f64::from(commits) / began.elapsed().as_secs_f64()
 }
 
+/// Drafts per second that a bare connection makes durable, `group` to a commit, for `span`: the
+/// rows of one stored hold copied under other keys, in the store's own tables, without its steps.
+fn bare_rows(runtime: &Runtime, group: usize, span: Duration) -> f64 {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let path = folder.path().join("store.db");
+    let store = SqliteStore::open(&path, Arc::new(SystemClock), SqliteOptions::default()).unwrap();
+    let h = Harness::new(Arc::new(store), Arc::new(NoDial), Box::new(()));
+    drop(runtime.block_on(h.store().hold(hold(&h, 0))).unwrap());
+    drop(h);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    for pragma in ["locking_mode = EXCLUSIVE", "journal_mode = WAL", "wal_autocheckpoint = 4096"] {
+        connection.query_row(&format!("PRAGMA {pragma}"), [], |_| Ok(())).unwrap();
+    }
+    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -2048").unwrap();
+    connection.set_prepared_statement_cache_capacity(16);
+    let statements = [
+        "INSERT INTO drafts SELECT ?1, printf('%026d', ?1), status, tenant, randomblob(32), initiator, tool, risk,
+         randomblob(32), randomblob(32), caller_key, created_at + ?1, expires_at + ?1, lease_until, ended_at, control
+         FROM drafts WHERE n = 1",
+        "INSERT INTO sealed SELECT ?1, bytes FROM sealed WHERE n = 1",
+        "INSERT INTO events SELECT ?1, at, body FROM events WHERE seq = 1",
+    ];
+    let began = Instant::now();
+    let mut n = 1_i64;
+    while began.elapsed() < span {
+        connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+        for _ in 0..group {
+            n += 1;
+            for sql in statements {
+                assert_eq!(connection.prepare_cached(sql).unwrap().execute([n]).unwrap(), 1);
+            }
+        }
+        connection.execute_batch("COMMIT").unwrap();
+    }
+    (n - 1) as f64 / began.elapsed().as_secs_f64()
+}
+
 /// Operations per second of `concurrency` tasks, each of which does the next when its last is
 /// answered.
 fn rate<F, Fut>(runtime: &Runtime, concurrency: usize, span: Duration, one: F) -> f64
@@ -141,7 +178,7 @@ fn table() {
     let runtime = runtime();
     let concurrencies = [1, 16, 64];
     let (mut yardstick, mut holds, mut cycles) = (Vec::new(), vec![Vec::new(); 3], vec![Vec::new(); 3]);
-    let mut groups = vec![Vec::new(); 3];
+    let (mut groups, mut of_group) = (vec![Vec::new(); 3], vec![Vec::new(); 3]);
     for _ in 0..3 {
         let folder = tempfile::tempdir_in(".").unwrap();
         yardstick.push(bare(folder.path(), span));
@@ -154,6 +191,8 @@ fn table() {
                 async move { drop(h.store().hold(hold(&h, n)).await.unwrap()) }
             }));
             groups[at].push(commits.group());
+            let group = commits.group().round().max(1.0) as usize;
+            of_group[at].push(bare_rows(&runtime, group, span));
             let h = Arc::new(harness());
             cycles[at].push(rate(&runtime, concurrency, span, move |n| {
                 let h = h.clone();
@@ -164,8 +203,15 @@ fn table() {
     let yardstick = median(yardstick);
     println!("{:<44}{:>10}{:>12}", "", "per second", "of a commit");
     println!("{:<44}{yardstick:>10.0}{:>12.2}", "bare durable commits, one insert each", 1.0);
-    for (concurrency, group) in concurrencies.into_iter().zip(groups) {
-        println!("{:<44}{:>10.1}", format!("holds of one commit, {concurrency} at a time"), median(group));
+    for (at, concurrency) in concurrencies.into_iter().enumerate() {
+        let (group, bare, held) = (median(groups[at].clone()), median(of_group[at].clone()), median(holds[at].clone()));
+        println!("{:<44}{group:>10.1}", format!("holds of one commit, {concurrency} at a time"));
+        println!(
+            "{:<44}{bare:>10.0}{:>12.2}   holds of that: {:.2}",
+            "bare durable commits of as many drafts",
+            bare / yardstick,
+            held / bare
+        );
     }
     for (name, rates) in [("holds", holds), ("cycles (hold, decide, mark, settle)", cycles)] {
         for (concurrency, rates) in concurrencies.into_iter().zip(rates) {
