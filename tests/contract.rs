@@ -54,3 +54,5 @@ mod differential;
 mod redis;
 #[path = "contract/redis_child.rs"]
 mod redis_child;
+#[path = "contract/redis_faults.rs"]
+mod redis_faults;

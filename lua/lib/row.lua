@@ -26,14 +26,14 @@ local function corrupt(what)
     error({ err = 'CORRUPT ' .. what })
 end
 
--- A whole number, as text without an exponent.
+-- A whole number, as text without an exponent. `%d` and not `%.0f`: that one is ten times as slow.
 local function text(number)
-    return string.format('%.0f', number)
+    return string.format('%d', number)
 end
 
 -- A whole number in sixteen digits, which sorts as the number does.
 local function place(number)
-    return string.format('%016.0f', number)
+    return string.format('%016d', number)
 end
 
 -- The whole number that a text spells, or a failure that names it. Nothing was written yet.
@@ -229,7 +229,7 @@ local function store(row)
         if stale[line] then
             stale[line] = nil
         else
-            fresh[#fresh + 1] = 0
+            fresh[#fresh + 1] = '0'
             fresh[#fresh + 1] = line
         end
     end

@@ -350,6 +350,12 @@ impl Sentinel {
         });
     }
 
+    /// The port on which the Sentinel itself listens.
+    #[track_caller]
+    pub(crate) fn own_port(&self) -> u16 {
+        self.0.port()
+    }
+
     /// The port of the primary, as this Sentinel has it.
     #[track_caller]
     pub(crate) fn primary(&self) -> u16 {

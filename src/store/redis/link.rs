@@ -10,11 +10,12 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value};
 use tokio::time::timeout;
 
 use crate::store::contract::StoreError;
 
+use super::address::Server;
 use super::script::Script;
 
 /// Bytes that may wait to be written on one connection before callers wait.
@@ -57,9 +58,9 @@ pub(super) struct Acks {
     pub(super) patience: Duration,
 }
 
-/// The server behind one URL.
+/// Connections to the server behind one URL.
 pub(super) struct Link {
-    client: Client,
+    server: Server,
     patience: Duration,
     shared: tokio::sync::Mutex<Option<(u64, MultiplexedConnection)>>,
     generation: std::sync::atomic::AtomicU64,
@@ -70,9 +71,9 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(client: Client, patience: Duration) -> Self {
+    pub(super) fn new(server: Server, patience: Duration) -> Self {
         Self {
-            client,
+            server,
             patience,
             shared: tokio::sync::Mutex::default(),
             generation: std::sync::atomic::AtomicU64::default(),
@@ -83,7 +84,7 @@ impl Link {
 
     /// A connection of its own for messages.
     pub(super) async fn subscription(&self) -> Result<redis::aio::PubSub, RedisError> {
-        self.client.get_async_pubsub().await
+        self.server.primary().await?.get_async_pubsub().await
     }
 
     async fn connect(&self) -> Result<MultiplexedConnection, Failure> {
@@ -93,7 +94,8 @@ impl Link {
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(PIPELINE);
-        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        let connecting =
+            async { self.server.primary().await?.get_multiplexed_async_connection_with_config(&config).await };
         match timeout(self.patience, connecting).await {
             Ok(Ok(connection)) => Ok(connection),
             Ok(Err(error)) => Err(refused("disconnected", &error)),
@@ -192,7 +194,9 @@ impl Link {
                 Err(failure) if known && failure.kind == "noscript" => continue,
                 other => other,
             };
-            self.own.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            if !step.as_ref().is_err_and(breaks) {
+                self.own.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            }
             let step = step?;
             let have = match count.extract_error() {
                 Ok(Value::Int(have)) => have,

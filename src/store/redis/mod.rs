@@ -5,6 +5,7 @@
 //! never decide a race outside a script, send a command twice by itself, or believe a field that it
 //! cannot read.
 
+mod address;
 mod fields;
 mod fitness;
 mod hints;
@@ -29,6 +30,8 @@ use crate::base::time::{Clock, Timestamp};
 use crate::draft::decision::Decider;
 use crate::draft::state::Status;
 
+use self::address::Server;
+pub use self::address::acks_by_default;
 pub use self::fitness::Assumed;
 use self::link::{Acks, Failure, Link};
 use self::reply::Reply;
@@ -88,11 +91,7 @@ pub enum OpenError {
 ///
 /// [`OpenError::Url`].
 pub fn check_url(url: &str) -> Result<(), OpenError> {
-    client(url).map(drop)
-}
-
-fn client(url: &str) -> Result<redis::Client, OpenError> {
-    redis::Client::open(url).map_err(|error| OpenError::Url(error.to_string()))
+    Server::parse(url).map(drop)
 }
 
 /// The store on a Redis server. Dropping it ends its tasks; what was asked for is not undone.
@@ -139,7 +138,7 @@ impl RedisStore {
     }
 
     async fn begin(url: &str, clock: Arc<dyn Clock>, options: RedisOptions, handed: bool) -> Result<Self, OpenError> {
-        let link = Arc::new(Link::new(client(url)?, options.step_timeout));
+        let link = Arc::new(Link::new(Server::parse(url)?, options.step_timeout));
         let unreachable = |failure: Failure| OpenError::Unreachable(failure.error.to_string());
         let found = fitness::faults(&link, options.min_replica_acks, options.assumed).await.map_err(unreachable)?;
         if !found.is_empty() {
