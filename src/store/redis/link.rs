@@ -138,11 +138,11 @@ impl Link {
     }
 
     /// Runs one step in one round trip; two where the server does not know the script yet.
-    pub(super) async fn step(&self, script: &Script, key: &str, args: &[Vec<u8>]) -> Result<Value, Failure> {
+    pub(super) async fn step(&self, script: &Script, keys: &[String], args: &[Vec<u8>]) -> Result<Value, Failure> {
         let (generation, mut connection) = self.shared().await?;
         let mut answer = Value::Nil;
         for known in [true, false] {
-            let command = call(script, key, args, known);
+            let command = call(script, keys, args, known);
             // The library hands an error of the server over as a value.
             let asked = async { connection.send_packed_command(&command).await?.extract_error() };
             match self.answered(asked, script.reads).await {
@@ -167,7 +167,7 @@ impl Link {
     pub(super) async fn acknowledged(
         &self,
         script: &Script,
-        key: &str,
+        keys: &[String],
         args: &[Vec<u8>],
         acks: Acks,
     ) -> Result<Value, Failure> {
@@ -184,7 +184,7 @@ impl Link {
         };
         for known in [true, false] {
             let mut both = redis::pipe();
-            both.add_command(call(script, key, args, known));
+            both.add_command(call(script, keys, args, known));
             both.cmd("WAIT").arg(acks.wanted).arg(u64::try_from(acks.patience.as_millis()).unwrap_or(u64::MAX));
             let asked = connection.send_packed_commands(&both, 0, 2);
             // Not put back where it failed: what is still on its way would be read as another's answer.
@@ -221,9 +221,9 @@ impl Link {
     }
 }
 
-fn call(script: &Script, key: &str, args: &[Vec<u8>], known: bool) -> Cmd {
+fn call(script: &Script, keys: &[String], args: &[Vec<u8>], known: bool) -> Cmd {
     let mut command = if known { redis::cmd("EVALSHA") } else { redis::cmd("EVAL") };
-    command.arg(if known { &script.sha } else { &script.text }).arg(1).arg(key);
+    command.arg(if known { &script.sha } else { &script.text }).arg(keys.len()).arg(keys);
     for arg in args {
         command.arg(arg.as_slice());
     }

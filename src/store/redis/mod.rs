@@ -209,10 +209,9 @@ impl RedisStore {
         }
     }
 
-    fn bound(&self, call: Call) -> Result<(String, Vec<Vec<u8>>), Failure> {
+    fn bound(&self, call: Call) -> Result<(Vec<String>, Vec<Vec<u8>>), Failure> {
         let clock = if self.handed { self.clock.now().as_millis().to_string() } else { String::new() };
-        let key = key(call.partition, "meta");
-        Ok((key, call.with("clock", clock).ordered()?))
+        Ok((call.keys()?, call.with("clock", clock).ordered()?))
     }
 
     async fn run_raw(&self, call: Call) -> Result<Value, Failure> {
@@ -220,8 +219,8 @@ impl RedisStore {
         if !script.reads {
             self.fit()?;
         }
-        let (key, args) = self.bound(call)?;
-        self.link.step(script, &key, &args).await
+        let (keys, args) = self.bound(call)?;
+        self.link.step(script, &keys, &args).await
     }
 
     async fn run(&self, call: Call) -> Result<Reply, Failure> {
@@ -238,9 +237,9 @@ impl RedisStore {
         }
         self.fit()?;
         let script = call.script;
-        let (key, args) = self.bound(call)?;
+        let (keys, args) = self.bound(call)?;
         let acks = Acks { wanted, patience: self.options.step_timeout / 2 };
-        Ok(Reply::read(script, self.link.acknowledged(script, &key, &args, acks).await?)?)
+        Ok(Reply::read(script, self.link.acknowledged(script, &keys, &args, acks).await?)?)
     }
 
     async fn told<T>(
