@@ -54,5 +54,7 @@ mod differential;
 mod redis;
 #[path = "contract/redis_child.rs"]
 mod redis_child;
+#[path = "contract/redis_cluster.rs"]
+mod redis_cluster;
 #[path = "contract/redis_faults.rs"]
 mod redis_faults;

@@ -59,7 +59,7 @@ fn durable() -> Redis {
 }
 
 /// Asks until the answer is one, as the guard does: a store that heals needs no new one.
-async fn again<T, Fut: Future<Output = Result<T, StoreError>>>(mut ask: impl FnMut() -> Fut) -> T {
+pub(crate) async fn again<T, Fut: Future<Output = Result<T, StoreError>>>(mut ask: impl FnMut() -> Fut) -> T {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     loop {
         match ask().await {

@@ -239,6 +239,18 @@ impl Redis {
         field(&self.command(&["INFO", "everything"]).text(), name).map(str::to_owned)
     }
 
+    /// A setting as `CONFIG GET` has it.
+    #[track_caller]
+    pub(crate) fn setting(&self, name: &str) -> String {
+        self.command(&["CONFIG", "GET", name]).texts().into_iter().nth(1).expect("a setting of this server")
+    }
+
+    /// Waits for something that it says.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        until(what, || holds(self));
+    }
+
     // The process.
 
     /// The process id.

@@ -19,8 +19,17 @@ use super::values::{self, or};
 use super::{Overrides, keys, people};
 
 /// How the URL of a Redis store begins.
-const SCHEMES: [&str; 7] =
-    ["redis://", "rediss://", "valkey://", "valkeys://", "unix://", "redis+sentinel://", "rediss+sentinel://"];
+const SCHEMES: [&str; 9] = [
+    "redis://",
+    "rediss://",
+    "valkey://",
+    "valkeys://",
+    "unix://",
+    "redis+sentinel://",
+    "rediss+sentinel://",
+    "redis+cluster://",
+    "rediss+cluster://",
+];
 
 /// The most replicas that can be waited for.
 const ACKS_MAX: u32 = 16;
@@ -160,14 +169,10 @@ fn place(file: &File<'_>, node: &Node, folder: &Path) -> Option<StorePlace> {
     {
         return Some(StorePlace::Sqlite(folder.join(path)));
     }
-    if url.starts_with("redis+cluster:") || url.starts_with("rediss+cluster:") {
-        file.later(node.place, "a Redis Cluster as a store");
-        return None;
-    }
     if SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
         if let Err(error) = redis::check_url(&url) {
             let hint = "write redis://USER:PASSWORD@HOST:PORT/DB, rediss:// for TLS, unix://PATH, or \
-                        redis+sentinel://HOST:PORT,HOST:PORT/NAME";
+                        redis+sentinel://HOST:PORT,HOST:PORT/NAME, or redis+cluster://HOST:PORT,HOST:PORT";
             file.error_with(node.place, error.to_string(), hint);
             return None;
         }

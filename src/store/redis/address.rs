@@ -1,10 +1,21 @@
-//! Where the server is: one URL, or Sentinels that are asked anew each time a connection is made.
+//! Where the server is: one URL, Sentinels that are asked anew each time a connection is made, or
+//! the nodes of a Cluster.
 
+use std::time::Duration;
+
+use redis::cluster::ClusterClient;
 use redis::sentinel::{Sentinel, SentinelNodeConnectionInfo};
-use redis::{Client, IntoConnectionInfo as _, RedisError, TlsMode};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo as _, RedisError, RedisResult, TlsMode, Value,
+};
 use tokio::sync::Mutex;
 
 use super::OpenError;
+use super::connection::Connection;
+use super::reply::text;
+
+/// Bytes that may wait to be written on one connection before callers wait.
+const PIPELINE: usize = 4_096;
 
 /// The server behind a URL.
 pub(super) enum Server {
@@ -17,15 +28,25 @@ pub(super) enum Server {
         name: String,
         node: SentinelNodeConnectionInfo,
     },
+    /// `redis+cluster://` and `rediss+cluster://`.
+    Cluster {
+        client: Box<ClusterClient>,
+        /// The nodes that the URL names.
+        seeds: Vec<Client>,
+    },
 }
 
 impl Server {
     /// Reads a URL; nothing is reached.
     ///
     /// `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/NAME/DB`: user and password are the
-    /// server's, the hosts are Sentinels.
-    pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
+    /// server's, the hosts are Sentinels. `redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT` names
+    /// nodes of a Cluster, which tell the others.
+    pub(super) fn parse(url: &str, patience: Duration) -> Result<Self, OpenError> {
         let wrong = |error: RedisError| OpenError::Url(error.to_string());
+        if let Some((scheme, rest)) = url.split_once("+cluster://") {
+            return Self::cluster(scheme, rest, patience);
+        }
         let Some((scheme, rest)) = url.split_once("+sentinel://") else {
             return Ok(Self::One(Client::open(url).map_err(wrong)?));
         };
@@ -51,12 +72,110 @@ impl Server {
         Ok(Self::Watched { sentinels: Mutex::new(sentinels), name: name.to_owned(), node })
     }
 
-    /// The server that takes writes now.
-    pub(super) async fn primary(&self) -> Result<Client, RedisError> {
-        match self {
-            Self::One(client) => Ok(client.clone()),
-            Self::Watched { sentinels, name, node } => sentinels.lock().await.async_master_for(name, Some(node)).await,
+    fn cluster(scheme: &str, rest: &str, patience: Duration) -> Result<Self, OpenError> {
+        let wrong = |error: RedisError| OpenError::Url(error.to_string());
+        let (user, hosts) = rest.rsplit_once('@').map_or(("", rest), |(user, hosts)| (user, hosts));
+        let hosts = hosts.trim_end_matches('/');
+        if !matches!(scheme, "redis" | "rediss") || hosts.contains('/') || hosts.split(',').any(str::is_empty) {
+            let why = "write redis+cluster://HOST:PORT,HOST:PORT; a Cluster has no databases";
+            return Err(OpenError::Url(why.to_owned()));
         }
+        let at = if user.is_empty() { String::new() } else { format!("{user}@") };
+        let nodes: Vec<String> = hosts.split(',').map(|host| format!("{scheme}://{at}{host}")).collect();
+        let seeds = nodes.iter().map(|node| Client::open(node.as_str())).collect::<RedisResult<_>>().map_err(wrong)?;
+        // It sends a command again where the slot has moved and where a connection broke: harmless, because
+        // every step has an id.
+        let client = ClusterClient::builder(nodes).connection_timeout(patience).response_timeout(patience);
+        Ok(Self::Cluster { client: Box::new(client.build().map_err(wrong)?), seeds })
+    }
+
+    /// A new connection.
+    pub(super) async fn connect(&self) -> RedisResult<Connection> {
+        match self {
+            Self::One(client) => connect_to(client).await.map(Connection::One),
+            Self::Watched { .. } => {
+                let primaries = self.primaries().await?;
+                let primary = primaries.first().ok_or_else(nobody)?;
+                connect_to(primary).await.map(Connection::One)
+            }
+            Self::Cluster { client, .. } => client.get_async_connection().await.map(Connection::Cluster),
+        }
+    }
+
+    /// The servers that take writes now.
+    pub(super) async fn primaries(&self) -> RedisResult<Vec<Client>> {
+        match self {
+            Self::One(client) => Ok(vec![client.clone()]),
+            Self::Watched { sentinels, name, node } => {
+                Ok(vec![sentinels.lock().await.async_master_for(name, Some(node)).await?])
+            }
+            Self::Cluster { seeds, .. } => {
+                let mut failed = nobody();
+                for seed in seeds {
+                    match slots(seed).await {
+                        Ok(primaries) => return Ok(primaries),
+                        Err(error) => failed = error,
+                    }
+                }
+                Err(failed)
+            }
+        }
+    }
+}
+
+/// A connection to one server. Bounded by the caller's clock: the library's own time would end a
+/// call without telling whether it was sent.
+pub(super) async fn connect_to(client: &Client) -> RedisResult<redis::aio::MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(PIPELINE);
+    client.get_multiplexed_async_connection_with_config(&config).await
+}
+
+fn nobody() -> RedisError {
+    RedisError::from((redis::ErrorKind::ClusterConnectionNotFound, "no server takes writes"))
+}
+
+/// The primaries of a Cluster, as one of its nodes has them.
+async fn slots(seed: &Client) -> RedisResult<Vec<Client>> {
+    let mut connection = connect_to(seed).await?;
+    let found: Vec<Value> = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
+    let own = seed.get_connection_info();
+    let mut addresses: Vec<(String, u16)> = Vec::new();
+    for range in found {
+        let Value::Array(range) = range else { continue };
+        let Some(Value::Array(node)) = range.into_iter().nth(2) else { continue };
+        let mut parts = node.into_iter();
+        let host = parts.next().and_then(|host| text(host).ok()).filter(|host| !host.is_empty());
+        let port = parts.next().and_then(|port| text(port).ok()?.parse().ok());
+        // A node that does not know its own address is the one that was asked.
+        let host = host.or_else(|| host_of(own.addr()));
+        if let (Some(host), Some(port)) = (host, port)
+            && !addresses.contains(&(host.clone(), port))
+        {
+            addresses.push((host, port));
+        }
+    }
+    if addresses.is_empty() {
+        return Err(nobody());
+    }
+    let client = |(host, port)| {
+        let address = match own.addr() {
+            ConnectionAddr::TcpTls { insecure, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: None }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        Client::open(own.clone().set_addr(address))
+    };
+    addresses.into_iter().map(client).collect()
+}
+
+fn host_of(address: &ConnectionAddr) -> Option<String> {
+    match address {
+        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host.clone()),
+        _ => None,
     }
 }
 
@@ -64,12 +183,16 @@ impl Server {
 /// what was confirmed.
 #[must_use]
 pub fn acks_by_default(url: &str) -> u32 {
-    u32::from(url.split("://").next().is_some_and(|scheme| scheme.ends_with("+sentinel")))
+    u32::from(
+        url.split("://").next().is_some_and(|scheme| scheme.ends_with("+sentinel") || scheme.ends_with("+cluster")),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(1);
 
     #[test]
     fn addresses_are_told_apart() {
@@ -79,8 +202,10 @@ mod tests {
             "unix:///run/redis.sock",
             "redis+sentinel://a:26379,b:26379/main",
             "rediss+sentinel://guard:p%40ss@a,b/main/3",
+            "redis+cluster://a:7000,b:7001",
+            "rediss+cluster://guard:p%40ss@a/",
         ] {
-            assert!(Server::parse(good).is_ok(), "{good}");
+            assert!(Server::parse(good, PATIENCE).is_ok(), "{good}");
         }
         for bad in [
             "redis://localhost:many",
@@ -91,8 +216,11 @@ mod tests {
             "redis+sentinel://a/main/many",
             "unix+sentinel://a/main",
             "localhost",
+            "redis+cluster://",
+            "redis+cluster://a,,b",
+            "redis+cluster://a/1",
         ] {
-            assert!(Server::parse(bad).is_err(), "{bad}");
+            assert!(Server::parse(bad, PATIENCE).is_err(), "{bad}");
         }
         assert_eq!((acks_by_default("redis+sentinel://a/main"), acks_by_default("redis://a")), (1, 0));
     }

@@ -6,6 +6,7 @@
 //! cannot read.
 
 mod address;
+mod connection;
 mod fields;
 mod fitness;
 mod hints;
@@ -91,7 +92,7 @@ pub enum OpenError {
 ///
 /// [`OpenError::Url`].
 pub fn check_url(url: &str) -> Result<(), OpenError> {
-    Server::parse(url).map(drop)
+    Server::parse(url, LOOK).map(drop)
 }
 
 /// The store on a Redis server. Dropping it ends its tasks; what was asked for is not undone.
@@ -138,7 +139,7 @@ impl RedisStore {
     }
 
     async fn begin(url: &str, clock: Arc<dyn Clock>, options: RedisOptions, handed: bool) -> Result<Self, OpenError> {
-        let link = Arc::new(Link::new(Server::parse(url)?, options.step_timeout));
+        let link = Arc::new(Link::new(Server::parse(url, options.step_timeout)?, options.step_timeout));
         let unreachable = |failure: Failure| OpenError::Unreachable(failure.error.to_string());
         let found = fitness::faults(&link, options.min_replica_acks, options.assumed).await.map_err(unreachable)?;
         if !found.is_empty() {
