@@ -30,3 +30,8 @@ countersign::conformance!(on_sqlite, crate::sqlite);
 
 #[path = "contract/differential.rs"]
 mod differential;
+
+#[path = "support/redis.rs"]
+mod redis;
+#[path = "contract/redis_child.rs"]
+mod redis_child;
