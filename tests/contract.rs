@@ -1,4 +1,4 @@
-//! The written contract of a store, held against SQLite and the in-memory twin.
+//! The written contract of a store, held against SQLite and the in-memory twins.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -17,6 +17,11 @@ fn twin() -> Harness {
     Harness::new(Arc::new(Twin::new(clock.clone())), clock, Box::new(()))
 }
 
+fn twin_in_partitions() -> Harness {
+    let clock = Arc::new(ManualClock::new(START));
+    Harness::new(Arc::new(Twin::in_partitions(clock.clone())), clock, Box::new(()))
+}
+
 fn sqlite() -> Harness {
     let clock = Arc::new(ManualClock::new(START));
     let folder = tempfile::tempdir().expect("a folder");
@@ -26,6 +31,7 @@ fn sqlite() -> Harness {
 }
 
 countersign::conformance!(on_the_twin, crate::twin);
+countersign::conformance!(on_the_twin_in_partitions, crate::twin_in_partitions);
 countersign::conformance!(on_sqlite, crate::sqlite);
 
 #[path = "contract/differential.rs"]

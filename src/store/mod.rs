@@ -7,6 +7,7 @@
 mod clock;
 pub mod conformance;
 pub mod contract;
+pub mod cursor;
 pub mod journal;
 #[cfg(test)]
 mod naive;

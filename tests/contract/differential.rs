@@ -13,6 +13,7 @@ use countersign::draft::outcome::Failure;
 use countersign::draft::state::{Status, Verdict};
 use countersign::store::conformance::Harness;
 use countersign::store::contract::{Decide, Filter, Hold, Reject, Settle, Store};
+use countersign::store::cursor::Cursor;
 use countersign::store::row::Stored;
 use countersign::store::sqlite::{SqliteOptions, SqliteStore};
 use countersign::store::twin::Twin;
@@ -262,7 +263,16 @@ impl Pair {
         let all = Filter { limit: 200, ..Filter::default() };
         let (one, other) = (self.twin.store(), &self.sqlite as &dyn Store);
         assert_eq!(one.list(&all).await, other.list(&all).await);
-        assert_eq!(one.events(0, 1_000).await, other.events(0, 1_000).await);
+        let mut stands = Cursor::default();
+        loop {
+            let page = one.events(&stands, 7).await;
+            assert_eq!(page, other.events(&stands, 7).await);
+            let page = page.expect("reads");
+            if page.events.is_empty() {
+                break;
+            }
+            stands = page.next();
+        }
         assert_eq!(one.counts().await, other.counts().await);
         let now = self.clock.now();
         let (one, other) =
