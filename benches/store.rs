@@ -14,7 +14,8 @@ use countersign::base::time::SystemClock;
 use countersign::draft::state::Verdict;
 use countersign::store::conformance::{Dial, Harness};
 use countersign::store::contract::{Held, Hold};
-use countersign::store::sqlite::{SqliteOptions, SqliteStore, StoreObserver};
+use countersign::store::observer::StoreObserver;
+use countersign::store::sqlite::{SqliteOptions, SqliteStore};
 use criterion::{Criterion, criterion_group};
 use tokio::runtime::Runtime;
 

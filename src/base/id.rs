@@ -122,6 +122,17 @@ impl Partition {
         self.0 as usize
     }
 
+    /// All sixteen, in order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..16).map(Self)
+    }
+
+    /// The one with the digit `0`, which also has what belongs to no owner.
+    #[must_use]
+    pub const fn first() -> Self {
+        Self(0)
+    }
+
     /// `0` to `f`.
     #[must_use]
     pub fn as_char(self) -> char {
