@@ -34,7 +34,7 @@ if used == 'reject' then
     return reply('key_reused')
 end
 expire(row)
-local claimed = NEXT[row.state .. ' claim']
+local claimed = NEXT()[row.state .. ' claim']
 if not claimed then
     return reply('not_pending', row)
 end

@@ -31,6 +31,13 @@ fn strange(what: &str) -> StoreError {
     StoreError::Corrupt(format!("an answer of the server cannot be read: {what}"))
 }
 
+/// All lines of the index that begin with `stem`, as bounds of a range.
+fn line_range(stem: &str) -> (Vec<u8>, Vec<u8>) {
+    let from = [b"[".as_slice(), stem.as_bytes()].concat();
+    let to = [b"[".as_slice(), stem.as_bytes(), b"\xff"].concat();
+    (from, to)
+}
+
 impl RedisStore {
     /// One draft as it stands.
     pub(super) async fn load(&self, id: &DraftId) -> Result<Option<Stored>, Failure> {
@@ -44,14 +51,19 @@ impl RedisStore {
     /// The draft that a token opens. The digest does not tell the partition, so each is asked, in
     /// one pipeline.
     pub(super) async fn find_token(&self, digest: &Digest) -> Result<Option<Stored>, Failure> {
-        let name = format!("t:{digest}");
+        let (from, to) = line_range(&format!("tok {digest} "));
         let mut ask = redis::pipe();
         for partition in Partition::all() {
-            ask.cmd("GET").arg(key(partition, &name));
+            let index = key(partition, "ix");
+            ask.cmd("ZRANGEBYLEX").arg(index).arg(&from).arg(&to).arg("LIMIT").arg(0).arg(1);
         }
-        let found = self.link.ask(&ask, true).await?.into_iter().find(|value| *value != Value::Nil);
-        let Some(found) = found else { return Ok(None) };
-        let id: DraftId = text(found)?.parse().map_err(|_| strange("a token's draft"))?;
+        let mut lines = Vec::new();
+        for found in self.link.ask(&ask, true).await? {
+            lines.extend(texts(found)?);
+        }
+        let Some(line) = lines.first() else { return Ok(None) };
+        let id = line.rsplit(' ').next().unwrap_or_default();
+        let id: DraftId = id.parse().map_err(|_| strange("a token's draft"))?;
         match self.load(&id).await? {
             Some(stored) if stored.row.token_digest == *digest => Ok(Some(stored)),
             Some(_) => Err(StoreError::Corrupt(format!("draft {id}: a token that is not its own opens it")).into()),
@@ -160,7 +172,8 @@ impl RedisStore {
         let mut ask = redis::pipe();
         for partition in Partition::all() {
             for status in Status::ALL {
-                ask.cmd("ZCARD").arg(key(partition, &format!("st:{status}")));
+                let (from, to) = line_range(&format!("st {status} "));
+                ask.cmd("ZLEXCOUNT").arg(key(partition, "ix")).arg(from).arg(to);
             }
         }
         let mut counts = Status::ALL.map(|status| (status, 0_u64));

@@ -86,6 +86,15 @@ fn millis(duration: Duration) -> u128 {
 
 fn holding(call: Call, ask: &Hold, sealed_digest: &Digest) -> Call {
     call.with("fixed", fixed(ask, sealed_digest))
+        .with("tenant", ask.tenant.as_str())
+        .with("owner", ask.owner_hash.to_hex())
+        .with("tool", ask.tool.as_str())
+        .with("args_hash", ask.args_hash.to_hex())
+        .with("join", ask.join_key.to_hex())
+        .with("token", ask.token_digest.to_hex())
+        .with("sealed_digest", sealed_digest.to_hex())
+        .number("created_at", ask.created_at.as_millis())
+        .number("expires_at", ask.expires_at.as_millis())
         .with("session", ask.session.as_str())
         .digest("ckey", ask.caller_key.as_ref())
         .with("sealed", ask.sealed.as_slice())
@@ -144,7 +153,6 @@ impl RedisStore {
         let call = Call::new(&SCRIPTS.again, &ask.id)
             .with("old", old.as_str())
             .step(hold::step_of(&ask.id))
-            .with("owner", ask.owner_hash.to_hex())
             .with("initiator", ask.initiator.as_str());
         let reply = self.run(holding(call, &ask, &Digest::of(&ask.sealed))).await?;
         Ok(match reply.word.as_str() {
