@@ -55,6 +55,8 @@ countersign::conformance!(on_sqlite, crate::sqlite);
 
 #[path = "contract/differential.rs"]
 mod differential;
+#[path = "contract/redis_outbox.rs"]
+mod redis_outbox;
 
 #[path = "support/redis.rs"]
 mod redis;

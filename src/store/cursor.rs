@@ -145,6 +145,21 @@ pub struct Page {
 }
 
 impl Page {
+    /// The page of a store with a sequence per partition, from what it found behind each place:
+    /// by time, and each sequence in its own order, whatever times its events claim.
+    #[must_use]
+    pub fn merged(from: [u64; Partition::COUNT], found: [Vec<Event>; Partition::COUNT], limit: usize) -> Self {
+        let in_order = found.into_iter().flat_map(|sequence| {
+            sequence.into_iter().scan(None, |latest, event| {
+                *latest = (*latest).max(Some(event.at));
+                Some((*latest, event))
+            })
+        });
+        let mut events: Vec<_> = in_order.collect();
+        events.sort_by_key(|(time, _)| *time);
+        Self { from: Cursor::Each(from), events: events.into_iter().take(limit).map(|(_, event)| event).collect() }
+    }
+
     /// Where a reader stands who has read the whole page.
     #[must_use]
     pub fn next(&self) -> Cursor {
@@ -260,6 +275,19 @@ mod tests {
         let one = Page { from: Cursor::One(4), events: vec![event(3, 5, "a"), event(9, 6, "a")] };
         assert_eq!(one.with_cursors().map(|(cursor, _)| cursor).collect::<Vec<_>>(), [Cursor::One(5), Cursor::One(6)]);
         assert_eq!(Page { from: Cursor::One(4), events: Vec::new() }.next(), Cursor::One(4));
+    }
+
+    #[test]
+    fn a_merged_page_keeps_the_order_of_each_sequence() {
+        let at = |partition, seq, millis| Event { at: Timestamp::from_millis(millis), ..event(partition, seq, "a") };
+        let mut found: [Vec<Event>; 16] = Default::default();
+        found[1] = vec![at(1, 1, 10), at(1, 2, 9_999), at(1, 3, 30)];
+        found[7] = vec![at(7, 5, 5), at(7, 6, 20), at(7, 7, 40)];
+        let numbers = |limit| -> Vec<u64> {
+            Page::merged(places(), found.clone(), limit).events.iter().map(|event| event.seq).collect()
+        };
+        assert_eq!((numbers(100), numbers(3)), (vec![5, 1, 6, 7, 2, 3], vec![5, 1, 6]));
+        assert_eq!(Page::merged(places(), Default::default(), 9).next(), Cursor::Each(places()));
     }
 
     /// What stands behind a cursor, `limit` at a time, as a store gives it: in the order in which

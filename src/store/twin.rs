@@ -391,18 +391,18 @@ impl Store for Twin {
     }
 
     async fn events(&self, after: &Cursor, limit: usize) -> Result<Page, StoreError> {
-        let from = if self.parted { Cursor::Each(after.each()) } else { Cursor::One(after.one()) };
-        let read = if self.parted { after.each() } else { [after.one(); Partition::COUNT] };
         let limit = limit.clamp(1, SWEEP_MAX);
         let tables = self.tables();
-        let later = tables.outboxes.iter().zip(read).flat_map(|(outbox, read)| {
-            let later = outbox.events.iter().filter(move |event| event.seq > read);
-            later.take(limit)
-        });
-        let mut events: Vec<&Event> = later.collect();
-        // Within an outbox times never go back, and the order of equals stays.
-        events.sort_by_key(|event| event.at);
-        Ok(Page { from, events: events.into_iter().take(limit).cloned().collect() })
+        let later = |outbox: &Outbox, seq: u64| -> Vec<Event> {
+            outbox.events.iter().filter(|event| event.seq > seq).take(limit).cloned().collect()
+        };
+        if !self.parted {
+            let seq = after.one();
+            return Ok(Page { from: Cursor::One(seq), events: later(&tables.outboxes[0], seq) });
+        }
+        let from = after.each();
+        let found = std::array::from_fn(|partition| later(&tables.outboxes[partition], from[partition]));
+        Ok(Page::merged(from, found, limit))
     }
 
     fn hints(&self) -> broadcast::Receiver<DraftId> {

@@ -386,9 +386,7 @@ impl Store for RedisStore {
     }
 
     async fn events(&self, after: &Cursor, limit: usize) -> Result<Page, StoreError> {
-        let after = after.each();
-        let events = self.told("events", self.outbox(&after, limit)).await?;
-        Ok(Page { from: Cursor::Each(after), events })
+        self.told("events", self.outbox(after, limit)).await
     }
 
     fn hints(&self) -> broadcast::Receiver<DraftId> {
