@@ -42,8 +42,9 @@ use super::contract::{
     Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store,
     StoreError, TakenOver,
 };
+use super::cursor::{Cursor, Page};
 use super::observer::{StoreObserver, Unwatched};
-use super::row::{Event, Stored};
+use super::row::Stored;
 
 /// How often the server is looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -383,8 +384,8 @@ impl Store for RedisStore {
         self.told("counts", self.count()).await
     }
 
-    async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
-        self.told("events", self.outbox(&[after; 16], limit)).await
+    async fn events(&self, after: &Cursor, limit: usize) -> Result<Page, StoreError> {
+        self.told("events", self.outbox(after, limit)).await
     }
 
     fn hints(&self) -> broadcast::Receiver<DraftId> {

@@ -14,6 +14,7 @@ use crate::base::id::{DraftId, NodeId, Partition};
 use crate::base::time::Timestamp;
 use crate::draft::state::Status;
 use crate::store::contract::{Due, Filter, PAGE_MAX, SWEEP_MAX, StoreError, page_is_full};
+use crate::store::cursor::{Cursor, Page};
 use crate::store::row::{Event, Stored};
 use crate::store::steps::care::{listed, place};
 
@@ -184,24 +185,36 @@ impl RedisStore {
         Ok(counts.to_vec())
     }
 
-    /// Events after a position in each partition, oldest first; one that cannot be read is left
-    /// out: its number shows the gap.
-    pub(super) async fn outbox(&self, after: &[u64; 16], limit: usize) -> Result<Vec<Event>, Failure> {
+    /// Events after a position in each partition; one that cannot be read is left out and read past:
+    /// its number shows the gap.
+    pub(super) async fn outbox(&self, after: &Cursor, limit: usize) -> Result<Page, Failure> {
         let limit = limit.clamp(1, SWEEP_MAX);
-        let mut ask = redis::pipe();
-        for (partition, after) in Partition::all().zip(after) {
-            let from = after.saturating_add(1).to_string();
-            ask.cmd("XRANGE").arg(key(partition, "ev")).arg(from).arg("+").arg("COUNT").arg(limit);
+        let mut from = after.each();
+        loop {
+            let begun = from;
+            let mut ask = redis::pipe();
+            for (partition, after) in Partition::all().zip(begun) {
+                let from = after.saturating_add(1).to_string();
+                ask.cmd("XRANGE").arg(key(partition, "ev")).arg(from).arg("+").arg("COUNT").arg(limit);
+            }
+            let mut found: [Vec<Event>; Partition::COUNT] = Default::default();
+            for (partition, entries) in Partition::all().zip(self.link.ask(&ask, true).await?) {
+                let Value::Array(entries) = entries else { return Err(strange("a stream").into()) };
+                for (seq, event) in entries.into_iter().filter_map(numbered) {
+                    let own = &mut found[partition.index()];
+                    // What names another partition would move the reader there.
+                    match event.filter(|event| event.draft_id.partition() == partition) {
+                        Some(event) => own.push(event),
+                        None if own.is_empty() => from[partition.index()] = seq,
+                        None => {}
+                    }
+                }
+            }
+            let page = Page::merged(from, found, limit);
+            if !page.events.is_empty() || from == begun {
+                return Ok(page);
+            }
         }
-        let mut events = Vec::new();
-        for found in self.link.ask(&ask, true).await? {
-            let Value::Array(entries) = found else { return Err(strange("a stream").into()) };
-            events.extend(entries.into_iter().filter_map(event));
-        }
-        // Each partition's are in order already, and a stable order keeps them so.
-        events.sort_by_key(|event: &Event| event.at);
-        events.truncate(limit);
-        Ok(events)
     }
 
     /// Writes something small in each partition, so that a server that takes no writes shows.
@@ -224,11 +237,17 @@ impl RedisStore {
     }
 }
 
-/// An entry of a stream: `[id, [name, value, …]]`.
-fn event(entry: Value) -> Option<Event> {
+/// An entry of a stream, `[id, [name, value, …]]`: the number in its id, and the event if it is one.
+fn numbered(entry: Value) -> Option<(u64, Option<Event>)> {
     let Value::Array(parts) = entry else { return None };
     let [id, fields] = <[Value; 2]>::try_from(parts).ok()?;
-    let seq = text(id).ok()?.strip_suffix("-0")?.parse().ok()?;
+    let id = text(id).ok()?;
+    let (seq, rest) = id.split_once('-')?;
+    let seq = seq.parse().ok()?;
+    Some((seq, if rest == "0" { event(seq, fields) } else { None }))
+}
+
+fn event(seq: u64, fields: Value) -> Option<Event> {
     let flat = texts(fields).ok()?;
     let fields: BTreeMap<&str, &str> = flat.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect();
     let field = |name: &str| fields.get(name).copied();
