@@ -1,6 +1,6 @@
 -- step: again
 -- uses: holding
--- keys: meta
+-- keys: meta ix ev draft old
 -- args: clock old step id initiator fixed tenant owner tool args_hash join token sealed_digest created_at expires_at session ckey sealed pending_max holds_max window_ms ahead_ms behind_ms
 -- replies: made new joined rejected_before key_reused too_many_pending rate_limited clock other_draft not_found not_pending other_call
 -- Makes a new pending draft from one that was provably not sent.

@@ -1,5 +1,5 @@
 -- step: collect
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id
 -- replies: done
 -- Notes that the agent got the result; the first time counts.

@@ -1,6 +1,6 @@
 -- step: delete
 -- flags: allow-oom
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id ended_before
 -- replies: kept deleted
 -- Deletes a terminal, resolved draft that ended before a time.

@@ -1,6 +1,6 @@
 -- step: due
 -- flags: no-writes
--- keys: meta
+-- keys: meta ix
 -- args: clock ended_before own_dead limit
 -- replies: found
 -- What a sweep has to do: ids with the time by which they are due, of each kind at most `limit`.

@@ -1,6 +1,6 @@
 -- step: hold
 -- uses: holding
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id fixed tenant owner tool args_hash join token sealed_digest created_at expires_at session ckey sealed pending_max holds_max window_ms ahead_ms behind_ms
 -- replies: made new joined rejected_before key_reused too_many_pending rate_limited clock other_draft
 -- Stores a draft, or finds the one that already answers the call.

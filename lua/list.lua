@@ -1,6 +1,6 @@
 -- step: list
 -- flags: no-writes
--- keys: meta
+-- keys: meta ix
 -- args: clock before statuses tenant owner initiator tool risk limit
 -- replies: found
 -- Ids of drafts that fit, newest first, and where to go on: the last id that was looked at, or nothing.

@@ -1,6 +1,6 @@
 -- step: renew
 -- flags: allow-oom
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id epoch step lease_ms
 -- replies: superseded until
 -- Extends the lease of a running or verifying draft; never shortens it.

@@ -1,7 +1,7 @@
 -- step: take_over
 -- uses: ending
 -- flags: allow-oom
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id step node lease_ms own_dead piece
 -- replies: not_found not_due claimed verifying
 -- Takes over a running or verifying draft whose holder is gone.

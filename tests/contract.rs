@@ -62,3 +62,7 @@ mod redis_outbox;
 mod redis;
 #[path = "contract/redis_child.rs"]
 mod redis_child;
+#[path = "contract/redis_cluster.rs"]
+mod redis_cluster;
+#[path = "contract/redis_faults.rs"]
+mod redis_faults;

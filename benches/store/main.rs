@@ -2,7 +2,7 @@
 //! file system, and on Redis against bare EVALSHAs. `cargo bench --bench store` prints tables of
 //! medians and ratios first, then criterion's own report of single steps on SQLite.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 mod redis;
 #[path = "../../tests/support/redis.rs"]

@@ -113,7 +113,7 @@ local function made(ask, duplicate, passed)
     redis.call('HSET', PREFIX .. 'd:' .. ask.id, unpack(values))
     local scored = {}
     for at, line in ipairs(entries(ask)) do
-        scored[2 * at - 1], scored[2 * at] = 0, line
+        scored[2 * at - 1], scored[2 * at] = '0', line
     end
     redis.call('ZADD', IX, unpack(scored))
     emit(ask, 'draft.held')

@@ -5,6 +5,8 @@
 //! never decide a race outside a script, send a command twice by itself, or believe a field that it
 //! cannot read.
 
+mod address;
+mod connection;
 mod fields;
 mod fitness;
 mod hints;
@@ -29,6 +31,8 @@ use crate::base::time::{Clock, Timestamp};
 use crate::draft::decision::Decider;
 use crate::draft::state::Status;
 
+use self::address::Server;
+pub use self::address::acks_by_default;
 pub use self::fitness::Assumed;
 use self::link::{Acks, Failure, Link};
 use self::reply::Reply;
@@ -89,11 +93,7 @@ pub enum OpenError {
 ///
 /// [`OpenError::Url`].
 pub fn check_url(url: &str) -> Result<(), OpenError> {
-    client(url).map(drop)
-}
-
-fn client(url: &str) -> Result<redis::Client, OpenError> {
-    redis::Client::open(url).map_err(|error| OpenError::Url(error.to_string()))
+    Server::parse(url, LOOK).map(drop)
 }
 
 /// The store on a Redis server. Dropping it ends its tasks; what was asked for is not undone.
@@ -140,7 +140,7 @@ impl RedisStore {
     }
 
     async fn begin(url: &str, clock: Arc<dyn Clock>, options: RedisOptions, handed: bool) -> Result<Self, OpenError> {
-        let link = Arc::new(Link::new(client(url)?, options.step_timeout));
+        let link = Arc::new(Link::new(Server::parse(url, options.step_timeout)?, options.step_timeout));
         let unreachable = |failure: Failure| OpenError::Unreachable(failure.error.to_string());
         let found = fitness::faults(&link, options.min_replica_acks, options.assumed).await.map_err(unreachable)?;
         if !found.is_empty() {
@@ -211,10 +211,9 @@ impl RedisStore {
         }
     }
 
-    fn bound(&self, call: Call) -> Result<(String, Vec<Vec<u8>>), Failure> {
+    fn bound(&self, call: Call) -> Result<(Vec<String>, Vec<Vec<u8>>), Failure> {
         let clock = if self.handed { self.clock.now().as_millis().to_string() } else { String::new() };
-        let key = key(call.partition, "meta");
-        Ok((key, call.with("clock", clock).ordered()?))
+        Ok((call.keys()?, call.with("clock", clock).ordered()?))
     }
 
     async fn run_raw(&self, call: Call) -> Result<Value, Failure> {
@@ -222,8 +221,8 @@ impl RedisStore {
         if !script.reads {
             self.fit()?;
         }
-        let (key, args) = self.bound(call)?;
-        self.link.step(script, &key, &args).await
+        let (keys, args) = self.bound(call)?;
+        self.link.step(script, &keys, &args).await
     }
 
     async fn run(&self, call: Call) -> Result<Reply, Failure> {
@@ -240,9 +239,9 @@ impl RedisStore {
         }
         self.fit()?;
         let script = call.script;
-        let (key, args) = self.bound(call)?;
+        let (keys, args) = self.bound(call)?;
         let acks = Acks { wanted, patience: self.options.step_timeout / 2 };
-        Ok(Reply::read(script, self.link.acknowledged(script, &key, &args, acks).await?)?)
+        Ok(Reply::read(script, self.link.acknowledged(script, &keys, &args, acks).await?)?)
     }
 
     async fn told<T>(

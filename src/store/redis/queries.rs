@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
-use redis::{Pipeline, Value};
+use redis::Value;
 
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, NodeId, Partition};
@@ -25,8 +25,8 @@ use super::script::SCRIPTS;
 use super::steps::{Call, names};
 use super::{RedisStore, key};
 
-/// How large the probe of readiness is: about as much as a usual hold writes.
-const PROBE_BYTES: usize = 4_096;
+/// How large the probe of readiness is in each partition: all of them about as much as a usual hold.
+const PROBE_BYTES: usize = 256;
 
 fn strange(what: &str) -> StoreError {
     StoreError::Corrupt(format!("an answer of the server cannot be read: {what}"))
@@ -217,16 +217,18 @@ impl RedisStore {
         }
     }
 
-    /// Writes something small, so that a server that takes no writes shows.
+    /// Writes something small in each partition, so that a server that takes no writes shows.
     pub(super) async fn probe(&self) -> Result<(), Failure> {
-        let mut ask = Pipeline::new();
-        ask.cmd("SET").arg(key(Partition::first(), "probe")).arg(vec![0_u8; PROBE_BYTES]);
+        let mut ask = redis::pipe();
+        for partition in Partition::all() {
+            ask.cmd("SET").arg(key(partition, "probe")).arg(vec![0_u8; PROBE_BYTES]);
+        }
         self.link.ask(&ask, false).await.map(drop)
     }
 
     /// Compares the key-set fingerprint with the first node's; writes it if there is none.
     pub(super) async fn fingerprint(&self, own: &Digest) -> Result<bool, Failure> {
-        let mut ask = Pipeline::new();
+        let mut ask = redis::pipe();
         ask.cmd("SET").arg(key(Partition::first(), "keys")).arg(own.to_hex()).arg("NX").arg("GET");
         match self.link.ask(&ask, false).await?.pop().unwrap_or_default() {
             Value::Nil => Ok(true),

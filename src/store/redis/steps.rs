@@ -21,11 +21,11 @@ use crate::store::row::Stored;
 use crate::store::steps::release::{LOST_TEXT, TAKE_OVER};
 use crate::store::steps::{LEASE_MAX, bounded, decide, hold, misuse, reason_code, settle};
 
-use super::RedisStore;
 use super::fields::{evidence_line, evidence_rest, fixed};
 use super::link::Failure;
 use super::reply::Reply;
 use super::script::{SCRIPTS, Script, verdict_word};
+use super::{RedisStore, key};
 
 /// The arguments of one call, by the names of the script's head.
 pub(super) struct Call {
@@ -58,6 +58,24 @@ impl Call {
 
     fn digest(self, name: &'static str, value: Option<&Digest>) -> Self {
         self.with(name, value.map(Digest::to_hex).unwrap_or_default())
+    }
+
+    /// The keys that the head names.
+    pub(super) fn keys(&self) -> Result<Vec<String>, StoreError> {
+        let draft = |arg: &str| {
+            let found = self.args.iter().find(|(name, _)| *name == arg);
+            let id = found.and_then(|(_, id)| std::str::from_utf8(id).ok());
+            id.map(|id| format!("d:{id}")).ok_or_else(|| misuse(&format!("{} without {arg}", self.script.name)))
+        };
+        let named = |name: &&'static str| {
+            let own = match *name {
+                "draft" => draft("id")?,
+                "old" => draft("old")?,
+                other => other.to_owned(),
+            };
+            Ok(key(self.partition, &own))
+        };
+        self.script.keys.iter().map(named).collect()
     }
 
     /// In the order of the head. A name that the head has not, or one that is missing, is a mistake
