@@ -5,6 +5,7 @@
 //! of its own: everything comes from the configuration.
 
 mod error;
+mod open_store;
 mod signals;
 mod tasks;
 
@@ -29,17 +30,16 @@ use crate::guard::pause::Pause;
 use crate::guard::settings::Settings;
 use crate::guard::who::Rights;
 use crate::guard::{Guard, Parts};
-use crate::ops::config::{Approvers, Config};
+use crate::ops::config::{Approvers, Config, StorePlace};
 use crate::ops::keys_file::{self, Keys};
 use crate::ops::metrics::Metrics;
 use crate::ops::reload::{self, Policies, Source, Watch};
-use crate::store::contract::Store;
 use crate::store::journal::FileJournal;
-use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::upstream::address::AddressRules;
 use crate::upstream::http::HttpUpstream;
 
 pub use error::StartError;
+use open_store::OpenStore;
 pub use signals::Signals;
 use tasks::Tasks;
 
@@ -66,7 +66,7 @@ pub struct Running {
     control: SocketAddr,
     console_link: Option<Secret>,
     guard: Arc<Guard>,
-    store: Arc<SqliteStore>,
+    store: OpenStore,
     tasks: Tasks,
 }
 
@@ -103,13 +103,7 @@ impl Running {
         // A confirm that was being answered may have begun one more release.
         guard.drain(LAST_DRAIN_PATIENCE).await;
         drop(guard);
-        // Closing writes what still waits, which may take a moment and must not block a thread
-        // of the runtime.
-        let closed = tokio::task::spawn_blocking(move || match Arc::try_unwrap(store) {
-            Ok(store) => drop(store),
-            Err(_) => tracing::warn!("the store is still in use; it closes with the process"),
-        });
-        let _ = closed.await;
+        store.close().await;
         tracing::info!("stopped");
     }
 }
@@ -134,7 +128,7 @@ pub async fn start(plan: Plan) -> Result<Running, StartError> {
     let roles = reload::roles_of(config.identity.as_ref());
     let policies = Policies::open(policies, roles, Arc::clone(&shared.metrics), Arc::clone(&shared.clock))?;
     let journal = open_journal(&config, &shared)?;
-    let store = open_store(&config, &keys, &shared).await?;
+    let store = OpenStore::open(&config, &keys, &shared).await?;
     let opened = Opened { keys, policies, store };
 
     let control_socket = listen(config.control.listen, "--control", "control.listen").await?;
@@ -164,7 +158,7 @@ pub async fn start(plan: Plan) -> Result<Running, StartError> {
 struct Opened {
     keys: Keys,
     policies: Arc<Policies>,
-    store: Arc<SqliteStore>,
+    store: OpenStore,
 }
 
 impl Opened {
@@ -177,7 +171,7 @@ impl Opened {
         settings: Settings,
     ) -> Arc<Guard> {
         Guard::new(Parts {
-            store: Arc::clone(&self.store) as Arc<dyn Store>,
+            store: self.store.shared(),
             upstream: Arc::new(HttpUpstream::new(Arc::clone(&shared.clock), Arc::clone(addresses))),
             journal: Arc::new(journal),
             keys: self.keys.keys.clone(),
@@ -277,8 +271,12 @@ fn agent_config(
 }
 
 fn open_keys(config: &Config, shared: &Shared) -> Result<Keys, StartError> {
-    let (store, keys) = (&config.store.path, &config.keys_file);
-    if store.exists() && keys.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+    let keys = &config.keys_file;
+    // Other nodes of a shared store may begin where this one has no keys yet; the store then tells.
+    if let StorePlace::Sqlite(store) = &config.store.place
+        && store.exists()
+        && keys.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+    {
         return Err(StartError::KeysMissing { store: store.clone(), keys: keys.clone() });
     }
     Ok(keys_file::open_or_make(keys, shared.chance.as_ref())?)
@@ -288,19 +286,6 @@ fn open_journal(config: &Config, shared: &Shared) -> Result<FileJournal, StartEr
     let section = &config.journal;
     FileJournal::open(&section.path, section.bytes_max, Arc::clone(&shared.clock), shared.chance.as_ref())
         .map_err(|error| StartError::Journal { path: section.path.clone(), why: error.to_string() })
-}
-
-async fn open_store(config: &Config, keys: &Keys, shared: &Shared) -> Result<Arc<SqliteStore>, StartError> {
-    let path = &config.store.path;
-    let unusable = |why: String| StartError::Store { path: path.clone(), why };
-    let options = SqliteOptions { step_timeout: config.store.timeout, observer: Arc::clone(&shared.metrics) as _ };
-    let store = SqliteStore::open(path, Arc::clone(&shared.clock), options).map_err(|e| unusable(e.to_string()))?;
-    store.check().await.map_err(|error| unusable(error.to_string()))?;
-    let same = store.same_keys(keys.keys.fingerprint()).await.map_err(|error| unusable(error.to_string()))?;
-    if !same {
-        return Err(StartError::OtherKeys { store: path.clone(), keys: config.keys_file.clone() });
-    }
-    Ok(Arc::new(store))
 }
 
 async fn listen(address: SocketAddr, flag: &'static str, key: &'static str) -> Result<TcpListener, StartError> {
@@ -357,8 +342,8 @@ fn foreign_tokens(credentials: &Credentials) -> ForeignTokens {
 }
 
 /// The text of `/metrics`. Holds the store only for the time of a scrape, so that it can close.
-fn scraper(metrics: &Arc<Metrics>, store: &Arc<SqliteStore>) -> Scrape {
-    let (metrics, store) = (Arc::clone(metrics), Arc::downgrade(store));
+fn scraper(metrics: &Arc<Metrics>, store: &OpenStore) -> Scrape {
+    let (metrics, store) = (Arc::clone(metrics), Arc::downgrade(&store.shared()));
     Arc::new(move || {
         let (metrics, store) = (Arc::clone(&metrics), store.upgrade());
         Box::pin(async move {

@@ -1,13 +1,17 @@
-//! The written contract of a store, held against SQLite and the in-memory twin.
+//! The written contract of a store, held against Redis, SQLite and the in-memory twin.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign::base::time::{ManualClock, Timestamp};
 use countersign::store::conformance::Harness;
+use countersign::store::redis::{RedisOptions, RedisStore};
 use countersign::store::sqlite::{SqliteOptions, SqliteStore};
 use countersign::store::twin::Twin;
+
+use crate::redis::Redis;
 
 /// Where the handed clock starts.
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -25,8 +29,28 @@ fn sqlite() -> Harness {
     Harness::new(Arc::new(store), clock, Box::new(folder))
 }
 
+fn on_redis_server() -> Harness {
+    let clock = Arc::new(ManualClock::new(START));
+    let server = Redis::start(&["--appendonly", "yes"]);
+    let opening = redis_store(&server, clock.clone());
+    let store = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(opening));
+    Harness::new(Arc::new(store), clock, Box::new(server))
+}
+
+/// A store on this server that is handed the time.
+async fn redis_store(server: &Redis, clock: Arc<ManualClock>) -> RedisStore {
+    let options = RedisOptions { step_timeout: Duration::from_secs(10), ..RedisOptions::default() };
+    RedisStore::with_handed_clock(&server.url(), clock, options).await.expect("opens")
+}
+
 countersign::conformance!(on_the_twin, crate::twin);
+countersign::conformance!(on_redis, crate::on_redis_server);
 countersign::conformance!(on_sqlite, crate::sqlite);
 
 #[path = "contract/differential.rs"]
 mod differential;
+
+#[path = "support/redis.rs"]
+mod redis;
+#[path = "contract/redis_child.rs"]
+mod redis_child;

@@ -113,6 +113,17 @@ impl Partition {
         Self(owner_hash.as_bytes()[0] >> 4)
     }
 
+    /// All sixteen, in order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..16).map(Self)
+    }
+
+    /// The one with the digit `0`, which also has what belongs to no owner.
+    #[must_use]
+    pub const fn first() -> Self {
+        Self(0)
+    }
+
     /// `0` to `f`.
     #[must_use]
     pub fn as_char(self) -> char {

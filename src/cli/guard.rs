@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use http::Uri;
 
-use crate::ops::config::{Config, Machine};
+use crate::ops::config::{Config, Machine, StorePlace};
 use crate::ops::reload::Source;
 use crate::server::Plan;
 
@@ -80,7 +80,7 @@ pub(super) fn run(args: Args, out: Output) -> Result<Exit, Failed> {
     let mut config = Config::in_folder(&PathBuf::from("."));
     config.guard.listen = args.listen;
     config.control.listen = args.control;
-    config.store.path = args.store;
+    config.store.place = StorePlace::Sqlite(args.store);
     config.keys_file = args.keys;
     config.journal.path = args.journal;
     launch::start_log(config.log, false)?;

@@ -39,6 +39,12 @@ impl Risk {
             Self::High => "high",
         }
     }
+
+    /// Reads the word of [`Risk::as_str`].
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Low, Self::Medium, Self::High].into_iter().find(|risk| risk.as_str() == text)
+    }
 }
 
 /// Who has to confirm. Ordered from mild to strict.

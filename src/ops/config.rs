@@ -16,7 +16,9 @@ use crate::policy::diagnostic::{Diagnostic, Severity, report};
 use crate::policy::read::{Fields, File, Substitutions};
 use crate::policy::yaml::{self, Place};
 
-pub use model::{Approvers, Config, ControlSection, GuardSection, JournalSection, LimitsSection, StoreSection};
+pub use model::{
+    Approvers, Config, ControlSection, GuardSection, JournalSection, LimitsSection, StorePlace, StoreSection,
+};
 pub use substitute::Machine;
 
 /// The JSON Schema of the format, for editors.

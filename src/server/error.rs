@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::ops::config::StorePlace;
 use crate::ops::keys_file::KeysError;
 use crate::ops::reload::PoliciesError;
 
@@ -37,21 +38,21 @@ pub enum StartError {
     },
     /// No store.
     #[error(
-        "the store {path} cannot be used: {why}\nhint: nothing can be held without it, so the guard does not start"
+        "the store {place} cannot be used: {why}\nhint: nothing can be held without it, so the guard does not start"
     )]
     Store {
-        /// Its file.
-        path: PathBuf,
+        /// Where it is.
+        place: StorePlace,
         /// Why.
         why: String,
     },
     /// The store's drafts were made with other keys.
     #[error(
-        "the store {store} was made with other keys than those in {keys}\nhint: put back the keys file that was used with it; without it no draft in the store can be confirmed"
+        "the store {store} was made with other keys than those in {keys}\nhint: put back the keys file that was used with it, or copy the one of the guard that used the store first; without it no draft in the store can be confirmed"
     )]
     OtherKeys {
-        /// The store's file.
-        store: PathBuf,
+        /// Where it is.
+        store: StorePlace,
         /// The keys file.
         keys: PathBuf,
     },

@@ -103,6 +103,24 @@ pub struct Row {
     pub steps: BTreeMap<String, StepMemo>,
 }
 
+impl Row {
+    /// Whether the state, the epoch and the times fit together. A row for which they do not was
+    /// altered, and nothing of it is believed.
+    pub(in crate::store) fn is_possible(&self) -> bool {
+        self.expires_at >= self.created_at
+            && match self.state {
+                State::Pending => self.epoch == 0 && self.claimed_at.is_none(),
+                State::Running(_) | State::Verifying => self.epoch > 0 && self.claimed_at.is_some(),
+                State::Succeeded
+                | State::Failed
+                | State::Unverifiable
+                | State::Rejected
+                | State::Expired
+                | State::Withdrawn => self.ended_at.is_some(),
+            }
+    }
+}
+
 /// The memory of one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepMemo {

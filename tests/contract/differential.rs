@@ -1,4 +1,4 @@
-//! Random commands over a handful of drafts: the twin and SQLite, on one clock, answer alike; and
+//! Random commands over a handful of drafts: the twin, SQLite and Redis, on one clock, answer alike; and
 //! whatever happens, no draft is confirmed or marked twice, and ends are ends.
 
 use std::collections::BTreeMap;
@@ -13,11 +13,14 @@ use countersign::draft::outcome::Failure;
 use countersign::draft::state::{Status, Verdict};
 use countersign::store::conformance::Harness;
 use countersign::store::contract::{Decide, Filter, Hold, Reject, Settle, Store};
+use countersign::store::redis::RedisStore;
 use countersign::store::row::Stored;
 use countersign::store::sqlite::{SqliteOptions, SqliteStore};
 use countersign::store::twin::Twin;
 use proptest::collection::vec;
 use proptest::prelude::*;
+
+use crate::redis::Redis;
 
 /// What to do, by small numbers: drafts by their place in the order in which they were made.
 #[derive(Debug, Clone)]
@@ -85,6 +88,8 @@ enum Command {
     },
     /// The last command once more, with the same step id.
     Repeat,
+    /// Redis forgets its scripts.
+    Forget,
     Look {
         status: Option<usize>,
         limit: usize,
@@ -148,28 +153,33 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
         1 => draft.prop_map(|draft| Command::Delete { draft }),
         3 => times.prop_map(|ms| Command::Advance { ms }),
         3 => Just(Command::Repeat),
+        1 => Just(Command::Forget),
         1 => (proptest::option::of(0..9usize), 0..4usize).prop_map(|(status, limit)| Command::Look { status, limit }),
     ];
     vec(one, 1..60)
 }
 
-struct Pair {
+struct Trio {
     twin: Harness,
     sqlite: SqliteStore,
+    redis: RedisStore,
     clock: Arc<ManualClock>,
     made: Vec<DraftId>,
     last: Option<Request>,
     _folder: tempfile::TempDir,
+    server: Redis,
 }
 
-impl Pair {
-    fn new() -> Self {
+impl Trio {
+    async fn new() -> Self {
         let clock = Arc::new(ManualClock::new(crate::START));
         let folder = tempfile::tempdir().expect("a folder");
         let sqlite =
             SqliteStore::open(&folder.path().join("store.db"), clock.clone(), SqliteOptions::default()).expect("opens");
         let twin = Harness::new(Arc::new(Twin::new(clock.clone())), clock.clone(), Box::new(()));
-        Self { twin, sqlite, clock, made: Vec::new(), last: None, _folder: folder }
+        let server = Redis::start(&["--appendonly", "yes"]);
+        let redis = crate::redis_store(&server, clock.clone()).await;
+        Self { twin, sqlite, redis, clock, made: Vec::new(), last: None, _folder: folder, server }
     }
 
     /// The draft as the twin has it, if there is one.
@@ -236,6 +246,10 @@ impl Pair {
                 let statuses = status.map(|n| Status::ALL[n]).into_iter().collect();
                 Request::Look(Filter { statuses, limit, before: self.made.last().cloned(), ..Filter::default() })
             }
+            Command::Forget => {
+                self.server.command(&["SCRIPT", "FLUSH"]);
+                return None;
+            }
             Command::Repeat => self.last.clone()?,
             Command::Advance { .. } => return None,
         })
@@ -249,6 +263,8 @@ impl Pair {
         let one = answer(self.twin.store(), request.clone()).await;
         let other = answer(&self.sqlite, request.clone()).await;
         assert_eq!(one, other, "{request:?}");
+        let third = answer(&self.redis, request.clone()).await;
+        assert_eq!(one, third, "on Redis: {request:?}");
         if let Request::Hold(hold) | Request::Again(_, hold) = &request
             && self.twin.store().get(&hold.id).await.expect("reads").is_some()
             && !self.made.contains(&hold.id)
@@ -259,8 +275,14 @@ impl Pair {
     }
 
     async fn compare(&self) {
+        self.compare_with(&self.sqlite).await;
+        self.compare_with(&self.redis).await;
+        self.promises().await;
+    }
+
+    async fn compare_with(&self, other: &dyn Store) {
         let all = Filter { limit: 200, ..Filter::default() };
-        let (one, other) = (self.twin.store(), &self.sqlite as &dyn Store);
+        let one = self.twin.store();
         assert_eq!(one.list(&all).await, other.list(&all).await);
         assert_eq!(one.events(0, 1_000).await, other.events(0, 1_000).await);
         assert_eq!(one.counts().await, other.counts().await);
@@ -274,7 +296,6 @@ impl Pair {
         assert_eq!(sorted(one.expired), sorted(other.expired));
         assert_eq!(sorted(one.orphaned), sorted(other.orphaned));
         assert_eq!(sorted(one.deletable), sorted(other.deletable));
-        self.promises().await;
     }
 
     /// What holds whatever was asked for.
@@ -338,14 +359,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_twin_and_sqlite_answer_alike(commands in commands()) {
+    fn the_three_stores_answer_alike(commands in commands()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
-            let mut pair = Pair::new();
+            let mut trio = Trio::new().await;
             for command in &commands {
-                pair.run(command).await;
+                trio.run(command).await;
             }
-            pair.compare().await;
+            trio.compare().await;
         });
     }
 }

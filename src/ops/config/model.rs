@@ -1,13 +1,16 @@
 //! What a configuration says, with every default filled in.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::agent::identity::IdentityRules;
+use crate::base::secret::Secret;
 use crate::control::credentials::{AppEntry, ApproverEntry};
 use crate::ops::log::Format;
 use crate::store::contract::OwnerLimits;
+use crate::store::redis::Assumed;
 
 /// A whole configuration.
 #[derive(Debug, Clone)]
@@ -65,12 +68,41 @@ pub struct ControlSection {
 /// `store:`
 #[derive(Debug, Clone)]
 pub struct StoreSection {
-    /// The database file.
-    pub path: PathBuf,
+    /// Where they are.
+    pub place: StorePlace,
     /// How long a step may take.
     pub timeout: Duration,
     /// How long a process may work on a claimed draft without renewing.
     pub lease: Duration,
+    /// Redis: how many replicas must have a step whose answer is acted on.
+    pub min_replica_acks: u32,
+    /// Redis: what the operator vouches for.
+    pub assumed: Assumed,
+}
+
+/// Where drafts are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StorePlace {
+    /// One SQLite file.
+    Sqlite(PathBuf),
+    /// A Redis or Valkey server by its URL, in which a password may stand.
+    Redis(Secret),
+}
+
+impl fmt::Display for StorePlace {
+    /// For people: no user and no password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => path.display().fmt(f),
+            Self::Redis(url) => {
+                let url = url.reveal().split(['?', '#']).next().unwrap_or_default();
+                let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+                let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                let host = authority.rsplit('@').next().unwrap_or_default();
+                write!(f, "{scheme}://{host}{path}")
+            }
+        }
+    }
 }
 
 /// `approvers:`
@@ -164,7 +196,13 @@ impl StoreSection {
     /// `countersign.db` in `folder`, with default times.
     #[must_use]
     pub fn in_folder(folder: &std::path::Path) -> Self {
-        Self { path: folder.join("countersign.db"), timeout: Duration::from_secs(2), lease: Duration::from_secs(30) }
+        Self {
+            place: StorePlace::Sqlite(folder.join("countersign.db")),
+            timeout: Duration::from_secs(2),
+            lease: Duration::from_secs(30),
+            min_replica_acks: 0,
+            assumed: Assumed::default(),
+        }
     }
 }
 

@@ -4,15 +4,22 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::base::secret::Secret;
 use crate::ops::log::Format;
 use crate::policy::keys::Keys;
 use crate::policy::read::{Fields, File};
 use crate::policy::yaml::{Node, Place};
 use crate::store::contract::OwnerLimits;
+use crate::store::redis::{self, Assumed};
 
-use super::model::{Approvers, Config, ControlSection, GuardSection, JournalSection, LimitsSection, StoreSection};
+use super::model::{
+    Approvers, Config, ControlSection, GuardSection, JournalSection, LimitsSection, StorePlace, StoreSection,
+};
 use super::values::{self, or};
 use super::{Overrides, keys, people};
+
+/// The most replicas that can be waited for.
+const ACKS_MAX: u32 = 16;
 
 /// Reads every section; `None` where a mistake was reported.
 pub(super) fn read(file: &File<'_>, fields: &Fields<'_>, folder: &Path, overrides: Overrides) -> Option<Config> {
@@ -118,20 +125,62 @@ fn control(file: &File<'_>, at: Option<&Fields<'_>>) -> Option<ControlSection> {
 
 fn store(file: &File<'_>, at: Option<&Fields<'_>>, folder: &Path) -> Option<StoreSection> {
     let default = StoreSection::in_folder(folder);
-    let path = of(at, "url", default.path, |node| {
-        let url = values::word(file, node, "`store.url`")?;
-        match url.strip_prefix("sqlite:") {
-            Some(path) if !path.is_empty() && !path.starts_with(':') && !path.starts_with("//") => {
-                return Some(folder.join(path));
-            }
-            _ if url.starts_with("redis") => file.later(node.place, "a Redis store"),
-            _ => file.error_with(node.place, "`store.url` names no store", "write sqlite:PATH"),
-        }
-        None
-    });
+    let place = of(at, "url", default.place, |node| place(file, node, folder));
     let timeout = of(at, "timeout", default.timeout, |node| file.duration(node, "`store.timeout`", "100ms", "1m"));
     let lease = of(at, "lease", default.lease, |node| file.duration(node, "`store.lease`", "1s", "10m"));
-    Some(StoreSection { path: path?, timeout: timeout?, lease: lease? })
+    let acks =
+        of(at, "min_replica_acks", 0, |node| values::number(file, node, "`store.min_replica_acks`", 0, ACKS_MAX));
+    let assumed = of(at, "assume", Assumed::default(), |node| assumed(file, node));
+    if let (Some(at), Some(StorePlace::Sqlite(_))) = (at, &place) {
+        for key in ["min_replica_acks", "assume"].into_iter().filter(|key| at.get(key).is_some()) {
+            let hint = "take it out, or name a Redis server in `store.url`";
+            file.error_with(at.key_place(key), format!("`store.{key}` is for a Redis store"), hint);
+        }
+    }
+    let (timeout, lease) = (timeout?, lease?);
+    Some(StoreSection { place: place?, timeout, lease, min_replica_acks: acks?, assumed: assumed? })
+}
+
+/// `store.url`.
+fn place(file: &File<'_>, node: &Node, folder: &Path) -> Option<StorePlace> {
+    let url = values::word(file, node, "`store.url`")?;
+    if let Some(path) = url.strip_prefix("sqlite:")
+        && !path.is_empty()
+        && !path.starts_with(':')
+        && !path.starts_with("//")
+    {
+        return Some(StorePlace::Sqlite(folder.join(path)));
+    }
+    if url.starts_with("redis+sentinel:") || url.starts_with("redis+cluster:") {
+        file.later(node.place, "Sentinel and Cluster as a store");
+        return None;
+    }
+    if ["redis://", "rediss://", "valkey://", "valkeys://", "unix://"].iter().any(|scheme| url.starts_with(scheme)) {
+        if let Err(error) = redis::check_url(&url) {
+            let hint = "write redis://USER:PASSWORD@HOST:PORT/DB, rediss:// for TLS, or unix://PATH";
+            file.error_with(node.place, error.to_string(), hint);
+            return None;
+        }
+        return Some(StorePlace::Redis(Secret::new(url)));
+    }
+    file.error_with(node.place, "`store.url` names no store", "write sqlite:PATH, or redis://HOST:PORT");
+    None
+}
+
+/// `store.assume`.
+fn assumed(file: &File<'_>, node: &Node) -> Option<Assumed> {
+    let mut assumed = Assumed::default();
+    for item in file.list(node, "`store.assume`")? {
+        match values::word(file, item, "an entry of `store.assume`")?.as_str() {
+            "noeviction" => assumed.noeviction = true,
+            "durable" => assumed.durable = true,
+            _ => {
+                file.error_with(item.place, "`store.assume` does not know this word", "write noeviction, durable");
+                return None;
+            }
+        }
+    }
+    Some(assumed)
 }
 
 fn journal(file: &File<'_>, at: Option<&Fields<'_>>, folder: &Path) -> Option<JournalSection> {

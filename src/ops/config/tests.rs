@@ -8,6 +8,7 @@ use super::*;
 use crate::agent::identity::Source;
 use crate::draft::record::Risk;
 use crate::ops::log::Format;
+use crate::store::redis::Assumed;
 
 const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
@@ -43,7 +44,7 @@ fn defaults_are_those_of_the_documentation() {
     let config = config("guard: {}\n");
     assert_eq!(config.guard.listen, SocketAddr::from(([127, 0, 0, 1], 7070)));
     assert_eq!(config.control.listen, SocketAddr::from(([127, 0, 0, 1], 7071)));
-    assert_eq!(config.store.path, PathBuf::from("/etc/cs/countersign.db"));
+    assert_eq!(config.store.place, StorePlace::Sqlite(PathBuf::from("/etc/cs/countersign.db")));
     assert_eq!(config.store.lease, Duration::from_secs(30));
     assert_eq!(config.policies, PathBuf::from("/etc/cs/policies"));
     assert_eq!(config.keys_file, PathBuf::from("/etc/cs/countersign.keys"));
@@ -86,7 +87,7 @@ telemetry: {{log: {{format: json}}}}
     let config = loaded.config;
     assert_eq!(config.guard.listen, "0.0.0.0:9000".parse().unwrap());
     assert_eq!(config.control.public_url.as_deref(), Some("https://guard.example"));
-    assert_eq!(config.store.path, PathBuf::from("/etc/cs/data/x.db"));
+    assert_eq!(config.store.place, StorePlace::Sqlite(PathBuf::from("/etc/cs/data/x.db")));
     assert_eq!(config.store.lease, Duration::from_secs(60));
     assert_eq!(config.keys_file, PathBuf::from("/run/keys"));
     let identity = config.identity.unwrap();
@@ -121,7 +122,7 @@ keys: [x]
 #[test]
 fn keys_of_later_versions_are_refused_by_name() {
     let text = "guard: {answer: wait, wait: 50s, forward_proxy: {enabled: true}}
-store: {url: \"redis://localhost\", min_replica_acks: 1, assume: [durable]}
+store: {url: \"redis+sentinel://localhost/main\"}
 identity: {agents: [{name: a, token_sha256: AAAA}], jwt: {issuer: x}, owner: jwt:sub}
 approver_jwt: {}
 truth: {}
@@ -132,24 +133,30 @@ telemetry: {otlp: x}
 "
     .replace("AAAA", A);
     let found = mistakes(&text);
-    for key in [
-        "answer",
-        "wait",
-        "forward_proxy",
-        "min_replica_acks",
-        "assume",
-        "jwt",
-        "approver_jwt",
-        "truth",
-        "ledger",
-        "webhooks",
-        "notify",
-        "otlp",
-    ] {
+    for key in
+        ["answer", "wait", "forward_proxy", "jwt", "approver_jwt", "truth", "ledger", "webhooks", "notify", "otlp"]
+    {
         assert!(found.contains(&format!("this version does not have `{key}`")), "{key}\n{found}");
     }
-    assert!(found.contains("this version does not have a Redis store"), "{found}");
+    assert!(found.contains("this version does not have Sentinel and Cluster as a store"), "{found}");
     assert!(found.contains("this version does not have `jwt:` as a source"), "{found}");
+}
+
+#[test]
+fn a_redis_store_is_named_without_its_password() {
+    let text = "store: {url: \"rediss://guard:hunter@cache.example:6380/2\", min_replica_acks: 2, assume: [durable]}\n";
+    let store = config(text).store;
+    assert_eq!(store.place.to_string(), "rediss://cache.example:6380/2");
+    assert!(!format!("{store:?}").contains("hunter"), "{store:?}");
+    assert_eq!(store.min_replica_acks, 2);
+    assert_eq!(store.assumed, Assumed { durable: true, noeviction: false });
+    let wrong = "store: {url: \"redis://localhost:many\"}\n";
+    assert!(mistakes(wrong).contains("`store.url` is no address of a Redis server"), "{}", mistakes(wrong));
+    let wrong = "store: {min_replica_acks: 1, assume: [durable]}\n";
+    assert!(mistakes(wrong).contains("`store.min_replica_acks` is for a Redis store"), "{}", mistakes(wrong));
+    assert!(mistakes(wrong).contains("`store.assume` is for a Redis store"));
+    let wrong = "store: {url: \"redis://localhost\", min_replica_acks: 17, assume: [luck]}\n";
+    assert!(mistakes(wrong).contains("from 0 to 16") && mistakes(wrong).contains("does not know this word"));
 }
 
 #[test]

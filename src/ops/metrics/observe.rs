@@ -8,7 +8,7 @@ use crate::base::id::ToolName;
 use crate::draft::state::Status;
 use crate::guard::observer::Observer;
 use crate::ops::log::Bounded;
-use crate::store::sqlite::StoreObserver;
+use crate::store::observer::StoreObserver;
 
 use super::Metrics;
 

@@ -9,7 +9,7 @@ use crate::base::code::Code;
 use crate::base::id::{ServiceName, ToolName};
 use crate::draft::record::Effect;
 use crate::guard::observer::Observer as _;
-use crate::store::sqlite::StoreObserver as _;
+use crate::store::observer::StoreObserver as _;
 
 fn tool(name: &str) -> ToolName {
     ToolName::new(name).unwrap()

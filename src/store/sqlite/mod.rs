@@ -39,32 +39,13 @@ use super::contract::{
     Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store,
     StoreError, TakenOver,
 };
+use super::observer::{StoreObserver, Unwatched};
 use super::row::{Event, Stored};
 use super::rows::{Rows as _, stored};
 use super::steps::{care, decide, hold, release, settle};
 
 /// How many steps may wait for the writer; more wait outside, inside their own timeout.
 const QUEUE_STEPS_MAX: usize = 1_024;
-
-/// Watches the store; feeds metrics. Called often: must not block.
-pub trait StoreObserver: Send + Sync {
-    /// A step was answered: its name (the method of the contract), how long the caller waited,
-    /// and [`StoreError::kind`] if it failed.
-    fn step(&self, name: &'static str, took: Duration, error: Option<&'static str>);
-
-    /// `steps` waiting steps were made durable by one commit.
-    fn commit(&self, steps: usize, took: Duration) {
-        let _ = (steps, took);
-    }
-}
-
-/// Watches nothing.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Unwatched;
-
-impl StoreObserver for Unwatched {
-    fn step(&self, _: &'static str, _: Duration, _: Option<&'static str>) {}
-}
 
 /// How an [`SqliteStore`] is opened.
 #[derive(Clone)]

@@ -5,7 +5,6 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Params, params};
 use crate::base::digest::Digest;
 use crate::base::id::DraftId;
 use crate::base::time::Timestamp;
-use crate::draft::state::State;
 use crate::store::clock::TRUST;
 use crate::store::contract::StoreError;
 use crate::store::row::{Event, Row};
@@ -153,18 +152,7 @@ fn believe(found: &rusqlite::Row<'_>) -> Result<Row, String> {
     if !agrees {
         return Err(corrupt("the columns and the control data differ"));
     }
-    let possible = row.expires_at >= row.created_at
-        && match row.state {
-            State::Pending => row.epoch == 0 && row.claimed_at.is_none(),
-            State::Running(_) | State::Verifying => row.epoch > 0 && row.claimed_at.is_some(),
-            State::Succeeded
-            | State::Failed
-            | State::Unverifiable
-            | State::Rejected
-            | State::Expired
-            | State::Withdrawn => row.ended_at.is_some(),
-        };
-    if possible { Ok(row) } else { Err(corrupt("the control data contradict themselves")) }
+    if row.is_possible() { Ok(row) } else { Err(corrupt("the control data contradict themselves")) }
 }
 
 fn control(row: &Row) -> Result<String, StoreError> {

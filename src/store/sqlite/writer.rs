@@ -7,7 +7,6 @@ use std::sync::Arc;
 use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::{broadcast, mpsc};
 
-use super::StoreObserver;
 use super::file::DbFile;
 use super::rows::{SqlRows, breaks};
 use super::tally::Tally;
@@ -16,6 +15,7 @@ use crate::base::id::DraftId;
 use crate::base::time::Clock;
 use crate::store::clock::StoreClock;
 use crate::store::contract::StoreError;
+use crate::store::observer::StoreObserver;
 
 /// How many waiting steps one commit takes at most.
 const GROUP_STEPS_MAX: usize = 256;

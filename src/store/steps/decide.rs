@@ -25,9 +25,7 @@ const DECISION_KEYS_MAX: usize = 32;
 
 /// Counts a yes; the one that completes the quorum claims the draft.
 pub(in crate::store) fn decide(rows: &mut dyn Rows, ask: Decide) -> Result<Decided, StoreError> {
-    if ask.vote.comment.as_deref().is_some_and(too_long) {
-        return Err(misuse("a comment of more than 1,000 characters"));
-    }
+    check_vote(&ask.vote)?;
     let Some(mut row) = rows.row(&ask.id)? else { return Ok(Decided::NotFound) };
     match recall(&row, DECIDE, ask.step) {
         Memory::Same(answer) => return same_again(rows, row, &answer),
@@ -86,9 +84,7 @@ fn same_again(rows: &mut dyn Rows, row: Row, answer: &serde_json::Value) -> Resu
 
 /// Ends a pending draft with a no.
 pub(in crate::store) fn reject(rows: &mut dyn Rows, ask: Reject) -> Result<Ended, StoreError> {
-    if too_long(&ask.reason) {
-        return Err(misuse("a reason of more than 1,000 characters"));
-    }
+    check_reason(&ask.reason)?;
     let Some(mut row) = rows.row(&ask.id)? else { return Ok(Ended::NotFound) };
     match recall(&row, REJECT, ask.step) {
         Memory::Same(_) => return Ok(Ended::Done(stored(rows, row)?)),
@@ -152,6 +148,17 @@ pub(in crate::store) fn expire(rows: &mut dyn Rows, id: &DraftId) -> Result<Ende
     }
     super::expire(rows, &mut row)?;
     Ok(Ended::Done(stored(rows, row)?))
+}
+
+/// Refuses a comment that is too long.
+pub(in crate::store) fn check_vote(vote: &Vote) -> Result<(), StoreError> {
+    let long = vote.comment.as_deref().is_some_and(too_long);
+    if long { Err(misuse("a comment of more than 1,000 characters")) } else { Ok(()) }
+}
+
+/// Refuses a reason that is too long.
+pub(in crate::store) fn check_reason(reason: &str) -> Result<(), StoreError> {
+    if too_long(reason) { Err(misuse("a reason of more than 1,000 characters")) } else { Ok(()) }
 }
 
 /// A MAC covers a person's words, so they cannot be cut here.

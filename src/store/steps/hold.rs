@@ -215,13 +215,18 @@ fn make(rows: &mut dyn Rows, hold: Hold, before: Before) -> Result<Held, StoreEr
         old.caller_key = None;
         rows.put(&old)?;
     }
-    let (row, sealed) = row_of(hold, before);
+    let (row, sealed) = row_of(hold, before.duplicate_of, before.passed_over);
     rows.insert(&row, &sealed)?;
     emit(rows, &row, "draft.held", None, None)?;
     Ok(Held::New(Box::new(Stored { row, sealed, response: None })))
 }
 
-fn row_of(hold: Hold, before: Before) -> (Row, Vec<u8>) {
+/// The row of a new draft, and its sealed bytes.
+pub(in crate::store) fn row_of(
+    hold: Hold,
+    possible_duplicate_of: Option<DraftId>,
+    passed_over: Vec<DraftId>,
+) -> (Row, Vec<u8>) {
     let row = Row {
         id: hold.id,
         state: State::Pending,
@@ -248,8 +253,8 @@ fn row_of(hold: Hold, before: Before) -> (Row, Vec<u8>) {
         replay_window_ms: hold.replay_window_ms,
         refusal_memory_ms: hold.refusal_memory_ms,
         sessions: vec![hold.session],
-        possible_duplicate_of: before.duplicate_of,
-        passed_over: before.passed_over,
+        possible_duplicate_of,
+        passed_over,
         seen_at: None,
         votes: Vec::new(),
         refused: None,
@@ -266,7 +271,8 @@ fn row_of(hold: Hold, before: Before) -> (Row, Vec<u8>) {
     (row, hold.sealed)
 }
 
-fn check(hold: &Hold) -> Result<(), StoreError> {
+/// Refuses what no store can hold.
+pub(in crate::store) fn check(hold: &Hold) -> Result<(), StoreError> {
     if hold.expires_at < hold.created_at || hold.expires_at > hold.created_at + LIFE_MAX {
         return Err(misuse("a draft that ends before it begins or lives longer than 366 days"));
     }
@@ -281,7 +287,7 @@ fn in_time(hold: &Hold, now: Timestamp) -> bool {
 }
 
 /// The draft id as the step id of a repetition.
-fn step_of(id: &DraftId) -> StepId {
+pub(in crate::store) fn step_of(id: &DraftId) -> StepId {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&Digest::of(id.as_str().as_bytes()).as_bytes()[..16]);
     StepId::from_bytes(bytes)

@@ -132,7 +132,7 @@ fn remember(row: &mut Row, step: &str, id: StepId, answer: Value) {
 }
 
 /// Cuts a text at a number of characters.
-fn bounded(text: &str, characters_max: usize) -> String {
+pub(in crate::store) fn bounded(text: &str, characters_max: usize) -> String {
     match text.char_indices().nth(characters_max) {
         Some((end, _)) => text[..end].to_owned(),
         None => text.to_owned(),
@@ -140,13 +140,13 @@ fn bounded(text: &str, characters_max: usize) -> String {
 }
 
 /// The reason word of an event: a guard's or a policy's code, never a person's words.
-fn reason_code<'a>(by: &Decider, reason: &'a str) -> Option<&'a str> {
+pub(in crate::store) fn reason_code<'a>(by: &Decider, reason: &'a str) -> Option<&'a str> {
     let code = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     let legal = (1..=64).contains(&reason.len()) && reason.chars().all(code);
     (legal && matches!(by.kind, DeciderKind::Guard | DeciderKind::Policy)).then_some(reason)
 }
 
 /// A request that no store can carry out. Nothing was written.
-fn misuse(what: &str) -> StoreError {
+pub(in crate::store) fn misuse(what: &str) -> StoreError {
     StoreError::Unavailable(format!("a step was asked for that cannot be carried out: {what}"))
 }

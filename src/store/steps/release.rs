@@ -18,7 +18,12 @@ use super::{LEASE_MAX, Memory, emit, expire_if_overdue, last, lease_over, moved,
 
 const RENEW: &str = "renew";
 const MARK: &str = "mark_sending";
-const TAKE_OVER: &str = "take_over";
+/// The step, and the source of the evidence that it notes.
+pub(in crate::store) const TAKE_OVER: &str = "take_over";
+
+/// What is known of a send whose process is gone.
+pub(in crate::store) const LOST_TEXT: &str =
+    "the process that was sending it is gone; whether the call arrived is unknown";
 
 /// Extends the lease of a running or verifying draft; never shortens it.
 pub(in crate::store) fn renew(
@@ -108,7 +113,7 @@ pub(in crate::store) fn take_over(
     let claimed = row.state == State::Running(Phase::Claimed);
     remember(&mut row, TAKE_OVER, step, json!({ "claimed": claimed }));
     if before == State::Running(Phase::Sending) {
-        let text = "the process that was sending it is gone; whether the call arrived is unknown".to_owned();
+        let text = LOST_TEXT.to_owned();
         note_evidence(&mut row, Evidence { at: now, source: TAKE_OVER.to_owned(), text, upstream_status: None });
     }
     rows.put(&row)?;

@@ -125,7 +125,7 @@ fn same_again(rows: &mut dyn Rows, row: Row, answer: &Value) -> Result<Settled, 
 
 /// No receipt, no success (promise 6); and a receipt must be this draft's and say the same. The
 /// MAC covers the evidence, so it cannot be cut here.
-fn check(ask: &Settle) -> Result<(), StoreError> {
+pub(in crate::store) fn check(ask: &Settle) -> Result<(), StoreError> {
     let proves = ask.receipt.as_ref().map(|receipt| receipt.status);
     let fits = match ask.verdict {
         Verdict::Succeeded => proves == Some(ReceiptStatus::Succeeded),

@@ -1,0 +1,349 @@
+-- What every step begins with: the store's time, reading and writing one draft, its index, its event.
+-- The text of this file stands in front of every step. What stands in front of it is written by the guard from
+-- its own tables: the arguments by their names, TRUST_MS, EVENTS_KEPT_MS and EXPIRED, and functions that give NAMES
+-- (a draft's fields without its sealed bytes and response), FIXED (what never changes, one value to a line of the
+-- field `fixed`), NEXT (the transition table), STATUS (the status of a state) and NOT_SENT. They are functions so that
+-- a step makes only the tables that it uses.
+--
+-- One partition is one slot, and KEYS[1], its `meta`, names it. Every other key begins with the same `cs:{N}:`, so no
+-- step leaves its slot:
+--   meta      hash: clock (highest time a step has seen), seq (last event), oldest (time of the oldest event),
+--             n (last draft), high (latest created_at)
+--   d:<id>    hash: a draft
+--   ix        sorted set, all scores 0: every way in which a draft is found, as a line in byte order (see `entries`)
+--   ev        stream: the outbox
+-- One index and not one for each question: a call from here costs more than the work that it asks for.
+--
+-- Numbers of Lua are doubles: everything that is compared or added here is below 2^53, or it is refused.
+
+local CEILING = 9007199254740990
+local PREFIX = string.sub(KEYS[1], 1, -5)
+local IX = PREFIX .. 'ix'
+-- Sorts behind everything that a line can go on with.
+local LAST = '\255'
+
+local function corrupt(what)
+    error({ err = 'CORRUPT ' .. what })
+end
+
+-- A whole number, as text without an exponent.
+local function text(number)
+    return string.format('%.0f', number)
+end
+
+-- A whole number in sixteen digits, which sorts as the number does.
+local function place(number)
+    return string.format('%016.0f', number)
+end
+
+-- The whole number that a text spells, or a failure that names it. Nothing was written yet.
+local function whole(value, what)
+    if type(value) ~= 'string' or not string.find(value, '^%d+$') or #value > 16 or tonumber(value) > CEILING then
+        corrupt(what .. ' is not a number')
+    end
+    return tonumber(value)
+end
+
+local meta = redis.call('HMGET', KEYS[1], 'clock', 'seq', 'n', 'high', 'oldest')
+local seq = meta[2] and whole(meta[2], 'the number of the last event') or 0
+local last_n = meta[3] and whole(meta[3], 'the number of the last draft') or 0
+local high = meta[4] and whole(meta[4], 'the latest time of a hold') or 0
+local oldest = meta[5] and whole(meta[5], 'the time of the oldest event')
+
+-- The store's time: the server's, but never before what a step has seen. A time more than a day ahead of the
+-- server's was written by a wrong clock and is not believed.
+local now
+if clock ~= '' then
+    now = whole(clock, 'the handed clock')
+else
+    local time = redis.call('TIME')
+    now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+local seen = meta[1] and whole(meta[1], 'the clock') or 0
+if seen > now and seen <= now + TRUST_MS then
+    now = seen
+end
+
+local function parse(fixed, what)
+    local row, at, names = {}, 0, FIXED()
+    for value in string.gmatch(fixed, '([^\n]+)') do
+        at = at + 1
+        if not names[at] then
+            corrupt(what .. ': its fixed part is too long')
+        end
+        row[names[at]] = value
+    end
+    if at ~= #names then
+        corrupt(what .. ': its fixed part is too short')
+    end
+    row.created_at = whole(row.created_at, what .. ': created_at')
+    row.expires_at = whole(row.expires_at, what .. ': expires_at')
+    row.replay_ms = whole(row.replay_ms, what .. ': the replay window')
+    row.refusal_ms = whole(row.refusal_ms, what .. ': the refusal memory')
+    return row
+end
+
+-- The draft, or nil. What this step needs of it can be read, or the step fails before it writes.
+local function load(id)
+    local names = NAMES()
+    local values = redis.call('HMGET', PREFIX .. 'd:' .. id, unpack(names))
+    if not values[1] then
+        return nil
+    end
+    local what = 'draft ' .. id
+    local row = parse(values[1], what)
+    for at, name in ipairs(names) do
+        if at > 1 and values[at] then
+            row[name] = values[at]
+        end
+    end
+    for _, name in ipairs({ 'epoch', 'attempts', 'lease_until', 'claimed_at', 'sent_at', 'seen_at', 'r_at', 'ended_at',
+        'collected_at', 'n' }) do
+        if row[name] then
+            row[name] = whole(row[name], what .. ': ' .. name)
+        end
+    end
+    if not row.state or not row.epoch or not row.attempts or not row.n or not STATUS()[row.state] then
+        corrupt(what .. ': a part of it is gone')
+    end
+    row.id, row.changes = id, {}
+    return row
+end
+
+-- The lines under which a draft is found.
+local function entries(row)
+    local id, state = row.id, row.state
+    local gone = state == 'expired' or state == 'withdrawn'
+    local found = {
+        'tok ' .. row.token .. ' ' .. id,
+        'own ' .. row.owner .. ' ' .. place(row.created_at) .. ' ' .. id,
+        'join ' .. row.join .. (gone and ' x ' or ' a ') .. place(row.n) .. ' ' .. id,
+        'st ' .. STATUS()[state] .. ' ' .. id,
+    }
+    if state == 'pending' then
+        found[#found + 1] = 'due ' .. place(row.expires_at) .. ' ' .. id
+        found[#found + 1] = 'open ' .. row.owner .. ' ' .. place(row.expires_at) .. ' ' .. id
+    end
+    if row.ckey then
+        found[#found + 1] = 'key ' .. row.ckey .. ' ' .. id
+    end
+    if row.lease_until then
+        found[#found + 1] = 'lease ' .. place(row.lease_until) .. ' ' .. id
+    end
+    if row.lease_node then
+        found[#found + 1] = 'node ' .. row.lease_node .. '\n' .. id
+    end
+    if row.ended_at and state ~= 'unverifiable' then
+        found[#found + 1] = 'ended ' .. place(row.ended_at) .. ' ' .. id
+    end
+    return found
+end
+
+-- Lines of the index between two texts, both included; `LAST` behind the second takes all that begin with it.
+local function between(from, to, count)
+    return redis.call('ZRANGEBYLEX', IX, from, to, 'LIMIT', 0, count)
+end
+
+-- The same, from the last one down.
+local function downward(to, from, count)
+    return redis.call('ZREVRANGEBYLEX', IX, to, from, 'LIMIT', 0, count)
+end
+
+-- The id at the end of a line.
+local function id_of(line)
+    return string.match(line, '(dr_%x_%w+)$')
+end
+
+-- Changes a field; nil takes it away.
+local function set(row, name, value)
+    row.before = row.before or entries(row)
+    row[name] = value
+    if value == nil then
+        value = false
+    end
+    row.changes[name] = value
+end
+
+-- Moves the draft by the one table; false and no change if the table refuses.
+local function moved(row, step)
+    local to = NEXT()[row.state .. ' ' .. step]
+    if not to then
+        return false
+    end
+    set(row, 'state', to)
+    return true
+end
+
+local function wild(at)
+    return at > now + TRUST_MS
+end
+
+local function overdue(row)
+    return row.state == 'pending' and (now >= row.expires_at or wild(row.created_at))
+end
+
+local function within(at, window)
+    return not wild(at) and now - at < window
+end
+
+local function lease_over(row)
+    return row.lease_until == nil or now >= row.lease_until or wild(row.lease_until)
+end
+
+-- Whether somebody works on it.
+local function works(row)
+    return row.state == 'verifying' or STATUS()[row.state] == 'running'
+end
+
+-- Writes the time that a step has seen: also where nothing else changed, so that a step that is asked again has a
+-- write whose acknowledgement stands for the first one's.
+local touched = false
+local function touch()
+    if not touched then
+        redis.call('HSET', KEYS[1], 'clock', text(now))
+    end
+end
+
+-- Writes a changed draft, and its lines of the index as far as they changed.
+local function store(row)
+    local key, values, gone = PREFIX .. 'd:' .. row.id, {}, {}
+    for name, value in pairs(row.changes) do
+        if value == false then
+            gone[#gone + 1] = name
+        else
+            values[#values + 1] = name
+            values[#values + 1] = type(value) == 'number' and text(value) or value
+        end
+    end
+    if #values > 0 then
+        redis.call('HSET', key, unpack(values))
+    end
+    if #gone > 0 then
+        redis.call('HDEL', key, unpack(gone))
+    end
+    local stale, fresh = {}, {}
+    for _, line in ipairs(row.before or {}) do
+        stale[line] = true
+    end
+    for _, line in ipairs(entries(row)) do
+        if stale[line] then
+            stale[line] = nil
+        else
+            fresh[#fresh + 1] = 0
+            fresh[#fresh + 1] = line
+        end
+    end
+    local old = {}
+    for line in pairs(stale) do
+        old[#old + 1] = line
+    end
+    if #old > 0 then
+        redis.call('ZREM', IX, unpack(old))
+    end
+    if #fresh > 0 then
+        redis.call('ZADD', IX, unpack(fresh))
+    end
+    row.changes, row.before = {}, nil
+end
+
+local function at_of(entry)
+    for at = 1, #entry[2], 2 do
+        if entry[2][at] == 'at' then
+            return tonumber(entry[2][at + 1])
+        end
+    end
+end
+
+-- Drops at most two of the oldest events that are past their time; the newest always stays.
+local function trim()
+    if oldest and oldest >= now - EVENTS_KEPT_MS and not wild(oldest) then
+        return
+    end
+    local first = redis.call('XRANGE', PREFIX .. 'ev', '-', '+', 'COUNT', 3)
+    for at, entry in ipairs(first) do
+        local time = at_of(entry)
+        local kept = time and time >= now - EVENTS_KEPT_MS and not wild(time)
+        if at == 3 or kept or entry[1] == text(seq) .. '-0' then
+            oldest = time or now
+            redis.call('HSET', KEYS[1], 'oldest', text(oldest))
+            return
+        end
+        redis.call('XDEL', PREFIX .. 'ev', entry[1])
+    end
+end
+
+-- Writes the event of a step and tells whoever listens on any node.
+local function emit(row, kind, by, reason)
+    seq, touched = seq + 1, true
+    redis.call('HSET', KEYS[1], 'seq', text(seq), 'clock', text(now), 'n', text(last_n), 'high', text(high))
+    redis.call('XADD', PREFIX .. 'ev', text(seq) .. '-0', 'at', text(now), 'kind', kind, 'draft', row.id,
+        'tenant', row.tenant, 'owner', row.owner, 'tool', row.tool, 'status', STATUS()[row.state],
+        'epoch', text(row.epoch), 'args', row.args_hash, 'by', by or '', 'reason', reason or '')
+    trim()
+    redis.call('PUBLISH', 'cs:hints', row.id)
+end
+
+-- Expires a pending draft whose time is over; every step that meets one does this.
+local function expire(row)
+    if overdue(row) and moved(row, 'expire') then
+        set(row, 'r_by', '')
+        set(row, 'r_reason', EXPIRED)
+        set(row, 'r_at', now)
+        set(row, 'ended_at', now)
+        store(row)
+        emit(row, 'draft.expired')
+        return true
+    end
+    return false
+end
+
+-- What a draft remembers of a step id: nil (the step runs), 'superseded', or the answer that it got.
+local function recall(row, name, id)
+    local memo = row['m:' .. name]
+    if not memo then
+        return nil
+    end
+    local known, epoch, answer = string.match(memo, '^(%x+) (%d+) (.*)$')
+    if not known then
+        corrupt('draft ' .. row.id .. ': the memory of ' .. name)
+    end
+    if known ~= id then
+        return nil
+    end
+    return epoch == text(row.epoch) and answer or 'superseded'
+end
+
+local function remember(row, name, id, answer)
+    set(row, 'm:' .. name, id .. ' ' .. text(row.epoch) .. ' ' .. answer)
+end
+
+local function next_epoch(row)
+    if row.epoch >= CEILING then
+        corrupt('draft ' .. row.id .. ': its epoch is the last that can be counted')
+    end
+    return row.epoch + 1
+end
+
+-- The answer of a step: a word, two values that it may have, a draft as it stands and its id.
+local function plain(word, one, two)
+    return { word, one or '', two or '', {}, '' }
+end
+
+local function reply(word, row, one, two)
+    touch()
+    if not row then
+        return plain(word, one, two)
+    end
+    return { word, one or '', two or '', redis.call('HGETALL', PREFIX .. 'd:' .. row.id), row.id }
+end
+
+-- The lines of a list that is kept in one field.
+local function lines(value)
+    local found = {}
+    if value then
+        for line in string.gmatch(value, '([^\n]+)') do
+            found[#found + 1] = line
+        end
+    end
+    return found
+end

@@ -1,0 +1,406 @@
+//! The store on Redis or Valkey: any number of guards on one server. Every step of the contract is
+//! one script of `lua/`, run in one round trip.
+//!
+//! Owns the connection, the scripts' arguments and answers, and the checks of the server. Must
+//! never decide a race outside a script, send a command twice by itself, or believe a field that it
+//! cannot read.
+
+mod fields;
+mod fitness;
+mod hints;
+mod link;
+mod queries;
+mod reply;
+pub(in crate::store) mod script;
+mod steps;
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::Value;
+use tokio::sync::broadcast;
+use tokio::task::JoinHandle;
+
+use crate::base::digest::Digest;
+use crate::base::id::{DraftId, NodeId, Partition, StepId};
+use crate::base::time::{Clock, Timestamp};
+use crate::draft::decision::Decider;
+use crate::draft::state::Status;
+
+pub use self::fitness::Assumed;
+use self::link::{Acks, Failure, Link};
+use self::reply::Reply;
+use self::script::SCRIPTS;
+use self::steps::Call;
+use super::contract::{
+    Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store,
+    StoreError, TakenOver,
+};
+use super::observer::{StoreObserver, Unwatched};
+use super::row::{Event, Stored};
+
+/// How often the server is looked at.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// How a [`RedisStore`] is opened.
+#[derive(Clone)]
+pub struct RedisOptions {
+    /// How long one answer of the server may take.
+    pub step_timeout: Duration,
+    /// How many replicas must have a decision, a mark or an end before it counts; 0 asks for none.
+    pub min_replica_acks: u32,
+    /// What the operator vouches for.
+    pub assumed: Assumed,
+    /// Who is told of every step.
+    pub observer: Arc<dyn StoreObserver>,
+}
+
+impl Default for RedisOptions {
+    fn default() -> Self {
+        Self {
+            step_timeout: Duration::from_secs(2),
+            min_replica_acks: 0,
+            assumed: Assumed::default(),
+            observer: Arc::new(Unwatched),
+        }
+    }
+}
+
+/// Why a server cannot be the store.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The URL is none.
+    #[error("`store.url` is no address of a Redis server: {0}")]
+    Url(String),
+    /// It cannot be reached, or does not answer.
+    #[error("{0}; is it running, and may this machine reach it?")]
+    Unreachable(String),
+    /// It would lose what it was given.
+    #[error("the Redis server is not fit to hold drafts: {}", .0.join("; "))]
+    Unfit(Vec<String>),
+}
+
+/// Whether a URL names a server; none is reached.
+///
+/// # Errors
+///
+/// [`OpenError::Url`].
+pub fn check_url(url: &str) -> Result<(), OpenError> {
+    client(url).map(drop)
+}
+
+fn client(url: &str) -> Result<redis::Client, OpenError> {
+    redis::Client::open(url).map_err(|error| OpenError::Url(error.to_string()))
+}
+
+/// The store on a Redis server. Dropping it ends its tasks; what was asked for is not undone.
+pub struct RedisStore {
+    link: Arc<Link>,
+    clock: Arc<dyn Clock>,
+    /// Server's time less this node's, in milliseconds.
+    offset: Arc<AtomicI64>,
+    /// Whether every step is handed this node's time, which only the contract's suite does.
+    handed: bool,
+    /// What is wrong with the server; while there is something, nothing is written.
+    faults: Arc<RwLock<Vec<String>>>,
+    hints: broadcast::Sender<DraftId>,
+    options: RedisOptions,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisStore").finish_non_exhaustive()
+    }
+}
+
+impl RedisStore {
+    /// Connects, and looks whether the server is fit. Must be called inside the runtime that uses
+    /// the store.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] says why and what to do.
+    pub async fn open(url: &str, clock: Arc<dyn Clock>, options: RedisOptions) -> Result<Self, OpenError> {
+        Self::begin(url, clock, options, false).await
+    }
+
+    /// The same with `clock` as the time of every step, in place of the server's: for the contract's
+    /// suite, which turns it.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisStore::open`].
+    #[doc(hidden)]
+    pub async fn with_handed_clock(url: &str, clock: Arc<dyn Clock>, options: RedisOptions) -> Result<Self, OpenError> {
+        Self::begin(url, clock, options, true).await
+    }
+
+    async fn begin(url: &str, clock: Arc<dyn Clock>, options: RedisOptions, handed: bool) -> Result<Self, OpenError> {
+        let link = Arc::new(Link::new(client(url)?, options.step_timeout));
+        let unreachable = |failure: Failure| OpenError::Unreachable(failure.error.to_string());
+        let found = fitness::faults(&link, options.min_replica_acks, options.assumed).await.map_err(unreachable)?;
+        if !found.is_empty() {
+            return Err(OpenError::Unfit(found));
+        }
+        let (hints, _) = broadcast::channel(HINTS_MAX);
+        let mut store = Self {
+            link,
+            clock,
+            offset: Arc::default(),
+            handed,
+            faults: Arc::default(),
+            hints,
+            options,
+            tasks: Vec::new(),
+        };
+        store.set_offset().await.map_err(unreachable)?;
+        store.tasks.push(tokio::spawn(hints::relay(Arc::downgrade(&store.link), store.hints.clone())));
+        if !handed {
+            store.tasks.push(store.look_forever());
+        }
+        Ok(store)
+    }
+
+    /// Learns how far the server's clock is from this node's.
+    async fn set_offset(&self) -> Result<(), Failure> {
+        if self.handed {
+            return Ok(());
+        }
+        let server = server_time(&self.link).await?;
+        self.offset.store(server.as_millis() - self.clock.now().as_millis(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Looks at the server every ten seconds for as long as the store is there.
+    fn look_forever(&self) -> JoinHandle<()> {
+        let link = Arc::downgrade(&self.link);
+        let (clock, offset, faults) = (self.clock.clone(), self.offset.clone(), self.faults.clone());
+        let (acks, assumed) = (self.options.min_replica_acks, self.options.assumed);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                let Some(link) = link.upgrade() else { return };
+                if let Ok(server) = server_time(&link).await {
+                    offset.store(server.as_millis() - clock.now().as_millis(), Ordering::Relaxed);
+                }
+                // A server that does not answer is told by every step; here it changes nothing.
+                let Ok(found) = fitness::faults(&link, acks, assumed).await else { continue };
+                let mut known = faults.write().unwrap_or_else(PoisonError::into_inner);
+                if *known != found {
+                    if found.is_empty() {
+                        tracing::info!("the Redis server is fit again; drafts are written");
+                    } else {
+                        tracing::error!(faults = found.join("; "), "the Redis server is not fit; nothing is written");
+                    }
+                    *known = found;
+                }
+            }
+        })
+    }
+
+    /// Refuses to write to a server that would lose it.
+    fn fit(&self) -> Result<(), Failure> {
+        let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
+        match faults.first() {
+            None => Ok(()),
+            Some(_) => Err(Failure::unavailable("unfit", format!("the server is not fit: {}", faults.join("; ")))),
+        }
+    }
+
+    fn bound(&self, call: Call) -> Result<(String, Vec<Vec<u8>>), Failure> {
+        let clock = if self.handed { self.clock.now().as_millis().to_string() } else { String::new() };
+        let key = key(call.partition, "meta");
+        Ok((key, call.with("clock", clock).ordered()?))
+    }
+
+    async fn run_raw(&self, call: Call) -> Result<Value, Failure> {
+        let script = call.script;
+        if !script.reads {
+            self.fit()?;
+        }
+        let (key, args) = self.bound(call)?;
+        self.link.step(script, &key, &args).await
+    }
+
+    async fn run(&self, call: Call) -> Result<Reply, Failure> {
+        let script = call.script;
+        Ok(Reply::read(script, self.run_raw(call).await?)?)
+    }
+
+    /// For steps whose answer is told to somebody, or acted on: the replicas that were asked for have
+    /// it first.
+    async fn run_acknowledged(&self, call: Call) -> Result<Reply, Failure> {
+        let wanted = self.options.min_replica_acks;
+        if wanted == 0 {
+            return self.run(call).await;
+        }
+        self.fit()?;
+        let script = call.script;
+        let (key, args) = self.bound(call)?;
+        let acks = Acks { wanted, patience: self.options.step_timeout / 2 };
+        Ok(Reply::read(script, self.link.acknowledged(script, &key, &args, acks).await?)?)
+    }
+
+    async fn told<T>(
+        &self,
+        name: &'static str,
+        step: impl Future<Output = Result<T, Failure>> + Send,
+    ) -> Result<T, StoreError> {
+        let asked = self.clock.boot();
+        let answer = step.await;
+        let took = self.clock.boot().since(asked);
+        self.options.observer.step(name, took, answer.as_ref().err().map(|failure| failure.kind));
+        answer.map_err(|failure| failure.error)
+    }
+}
+
+impl Drop for RedisStore {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+/// A key of a partition. The braces make it the whole of what decides the slot.
+fn key(partition: Partition, name: &str) -> String {
+    format!("cs:{{{}}}:{name}", partition.as_char())
+}
+
+async fn server_time(link: &Link) -> Result<Timestamp, Failure> {
+    let mut ask = redis::pipe();
+    ask.cmd("TIME");
+    let strange = || StoreError::Corrupt("the server's time cannot be read".to_owned());
+    let parts = reply::texts(link.ask(&ask, true).await?.pop().unwrap_or_default())?;
+    let [seconds, micros] = parts.as_slice() else { return Err(strange().into()) };
+    let (seconds, micros) = (seconds.parse::<i64>(), micros.parse::<i64>());
+    let (Ok(seconds), Ok(micros)) = (seconds, micros) else { return Err(strange().into()) };
+    Ok(Timestamp::from_millis(seconds.saturating_mul(1_000) + micros / 1_000))
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.clock.now().as_millis() + self.offset.load(Ordering::Relaxed))
+    }
+
+    async fn hold(&self, hold: Hold) -> Result<Held, StoreError> {
+        let held = self.told("hold", self.hold_step(hold)).await;
+        if let Ok(Held::Clock(now)) = &held {
+            self.offset.store(now.as_millis() - self.clock.now().as_millis(), Ordering::Relaxed);
+        }
+        held
+    }
+
+    async fn decide(&self, decide: Decide) -> Result<Decided, StoreError> {
+        self.told("decide", self.decide_step(decide)).await
+    }
+
+    async fn reject(&self, reject: Reject) -> Result<Ended, StoreError> {
+        self.told("reject", self.reject_step(reject)).await
+    }
+
+    async fn withdraw(&self, id: &DraftId, step: StepId, by: &str, mac: Digest) -> Result<Ended, StoreError> {
+        self.told("withdraw", self.withdraw_step(id, step, by, mac)).await
+    }
+
+    async fn expire(&self, id: &DraftId) -> Result<Ended, StoreError> {
+        self.told("expire", self.expire_step(id)).await
+    }
+
+    async fn renew(&self, id: &DraftId, epoch: u64, step: StepId, lease: Duration) -> Result<Renewed, StoreError> {
+        self.told("renew", self.renew_step(id, epoch, step, lease)).await
+    }
+
+    async fn mark_sending(
+        &self,
+        id: &DraftId,
+        epoch: u64,
+        step: StepId,
+        send_window: Duration,
+    ) -> Result<Mark, StoreError> {
+        self.told("mark_sending", self.mark_step(id, epoch, step, send_window)).await
+    }
+
+    async fn settle(&self, settle: Settle) -> Result<Settled, StoreError> {
+        self.told("settle", self.settle_step(settle)).await
+    }
+
+    async fn late_answer(&self, settle: Settle) -> Result<Settled, StoreError> {
+        self.told("late_answer", self.late_answer_step(settle)).await
+    }
+
+    async fn take_over(
+        &self,
+        id: &DraftId,
+        step: StepId,
+        node: &NodeId,
+        lease: Duration,
+        own_dead: &[NodeId],
+    ) -> Result<TakenOver, StoreError> {
+        self.told("take_over", self.take_over_step(id, step, node, lease, own_dead)).await
+    }
+
+    async fn resolve(&self, settle: Settle, by: &Decider) -> Result<Settled, StoreError> {
+        self.told("resolve", self.resolve_step(settle, by)).await
+    }
+
+    async fn collect(&self, id: &DraftId) -> Result<(), StoreError> {
+        self.told("collect", self.note_step(&SCRIPTS.collect, id)).await
+    }
+
+    async fn note_seen(&self, id: &DraftId) -> Result<(), StoreError> {
+        self.told("note_seen", self.note_step(&SCRIPTS.note_seen, id)).await
+    }
+
+    async fn again(&self, old: &DraftId, hold: Hold) -> Result<Result<Held, Ended>, StoreError> {
+        self.told("again", self.again_step(old, hold)).await
+    }
+
+    async fn delete(&self, id: &DraftId, ended_before: Timestamp) -> Result<bool, StoreError> {
+        self.told("delete", self.delete_step(id, ended_before)).await
+    }
+
+    async fn get(&self, id: &DraftId) -> Result<Option<Stored>, StoreError> {
+        self.told("get", self.load(id)).await
+    }
+
+    async fn by_token(&self, token_digest: &Digest) -> Result<Option<Stored>, StoreError> {
+        self.told("by_token", self.find_token(token_digest)).await
+    }
+
+    async fn list(&self, filter: &Filter) -> Result<Vec<Stored>, StoreError> {
+        self.told("list", self.page(filter)).await
+    }
+
+    async fn due(&self, ended_before: Timestamp, own_dead: &[NodeId], limit: usize) -> Result<Due, StoreError> {
+        self.told("due", self.work(ended_before, own_dead, limit)).await
+    }
+
+    async fn counts(&self) -> Result<Vec<(Status, u64)>, StoreError> {
+        self.told("counts", self.count()).await
+    }
+
+    async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
+        self.told("events", self.outbox(&[after; 16], limit)).await
+    }
+
+    fn hints(&self) -> broadcast::Receiver<DraftId> {
+        self.hints.subscribe()
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        let probe = async {
+            self.fit()?;
+            self.probe().await
+        };
+        self.told("check", probe).await
+    }
+
+    async fn same_keys(&self, fingerprint: &Digest) -> Result<bool, StoreError> {
+        self.told("same_keys", self.fingerprint(fingerprint)).await
+    }
+}

@@ -1,0 +1,248 @@
+//! Reading: one draft, a page, a sweep's work, counts, the outbox; and the two plain writes that
+//! are no step of a draft.
+//!
+//! Every partition is asked by itself and the answers are merged here. A row that cannot be read
+//! is left out of lists; asked for by itself it is an error.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::try_join_all;
+use redis::{Pipeline, Value};
+
+use crate::base::digest::Digest;
+use crate::base::id::{DraftId, NodeId, Partition};
+use crate::base::time::Timestamp;
+use crate::draft::state::Status;
+use crate::store::contract::{Due, Filter, PAGE_MAX, SWEEP_MAX, StoreError, page_is_full};
+use crate::store::row::{Event, Stored};
+use crate::store::steps::care::{listed, place};
+
+use super::fields::Fields;
+use super::link::Failure;
+use super::reply::{pairs, text, texts};
+use super::script::SCRIPTS;
+use super::steps::{Call, names};
+use super::{RedisStore, key};
+
+/// How large the probe of readiness is: about as much as a usual hold writes.
+const PROBE_BYTES: usize = 4_096;
+
+fn strange(what: &str) -> StoreError {
+    StoreError::Corrupt(format!("an answer of the server cannot be read: {what}"))
+}
+
+/// All lines of the index that begin with `stem`, as bounds of a range.
+fn line_range(stem: &str) -> (Vec<u8>, Vec<u8>) {
+    let from = [b"[".as_slice(), stem.as_bytes()].concat();
+    let to = [b"[".as_slice(), stem.as_bytes(), b"\xff"].concat();
+    (from, to)
+}
+
+impl RedisStore {
+    /// One draft as it stands.
+    pub(super) async fn load(&self, id: &DraftId) -> Result<Option<Stored>, Failure> {
+        let mut ask = redis::pipe();
+        ask.cmd("HGETALL").arg(key(id.partition(), &format!("d:{id}")));
+        let found = self.link.ask(&ask, true).await?.pop().unwrap_or_default();
+        let found = pairs(found)?;
+        if found.is_empty() { Ok(None) } else { Ok(Some(Fields::new(id.clone(), found).stored()?)) }
+    }
+
+    /// The draft that a token opens. The digest does not tell the partition, so each is asked, in
+    /// one pipeline.
+    pub(super) async fn find_token(&self, digest: &Digest) -> Result<Option<Stored>, Failure> {
+        let (from, to) = line_range(&format!("tok {digest} "));
+        let mut ask = redis::pipe();
+        for partition in Partition::all() {
+            let index = key(partition, "ix");
+            ask.cmd("ZRANGEBYLEX").arg(index).arg(&from).arg(&to).arg("LIMIT").arg(0).arg(1);
+        }
+        let mut lines = Vec::new();
+        for found in self.link.ask(&ask, true).await? {
+            lines.extend(texts(found)?);
+        }
+        let Some(line) = lines.first() else { return Ok(None) };
+        let id = line.rsplit(' ').next().unwrap_or_default();
+        let id: DraftId = id.parse().map_err(|_| strange("a token's draft"))?;
+        match self.load(&id).await? {
+            Some(stored) if stored.row.token_digest == *digest => Ok(Some(stored)),
+            Some(_) => Err(StoreError::Corrupt(format!("draft {id}: a token that is not its own opens it")).into()),
+            None => Ok(None),
+        }
+    }
+
+    /// A page, newest first, without responses.
+    pub(super) async fn page(&self, filter: &Filter) -> Result<Vec<Stored>, Failure> {
+        let limit = filter.limit.clamp(1, PAGE_MAX);
+        let partitions = match &filter.owner_hash {
+            Some(owner) => vec![Partition::of(owner)],
+            None => Partition::all().collect(),
+        };
+        let found = try_join_all(partitions.into_iter().map(|one| self.ids(one, filter, limit))).await?;
+        let mut ids: Vec<DraftId> = found.into_iter().flatten().collect();
+        ids.sort_by(|one, other| place(other).cmp(place(one)));
+        let mut page = Vec::new();
+        let mut ids = ids.into_iter();
+        while !page_is_full(&page, limit)
+            && let Some(id) = ids.next()
+        {
+            match self.load(&id).await {
+                // It may have moved on since its index was read.
+                Ok(Some(stored)) if listed(&stored.row, filter) => page.push(Stored { response: None, ..stored }),
+                Ok(_) | Err(Failure { error: StoreError::Corrupt(_), .. }) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(page)
+    }
+
+    /// The newest ids of a partition that fit. A script looks at a bounded number of drafts, so it is
+    /// asked on from where it stopped.
+    async fn ids(&self, partition: Partition, filter: &Filter, limit: usize) -> Result<Vec<DraftId>, Failure> {
+        let statuses: Vec<&str> = match filter.statuses.as_slice() {
+            [] => Status::ALL.map(Status::as_str).to_vec(),
+            some => Status::ALL.into_iter().filter(|status| some.contains(status)).map(Status::as_str).collect(),
+        };
+        let digest = |digest: Option<&Digest>| digest.map(Digest::to_hex).unwrap_or_default();
+        let mut before = filter.before.as_ref().map(|id| format!("dr_{}_{}", partition.as_char(), place(id)));
+        let mut found = Vec::new();
+        loop {
+            let call = Call::of(&SCRIPTS.list, partition)
+                .with("before", before.unwrap_or_default())
+                .with("statuses", statuses.join("\n"))
+                .with("tenant", filter.tenant.as_ref().map(|name| name.as_str()).unwrap_or_default())
+                .with("owner", digest(filter.owner_hash.as_ref()))
+                .with("initiator", filter.initiator.as_ref().map(|name| name.as_str()).unwrap_or_default())
+                .with("tool", filter.tool.as_ref().map(|name| name.as_str()).unwrap_or_default())
+                .with("risk", filter.risk.map(|risk| risk.as_str()).unwrap_or_default())
+                .number("limit", limit - found.len());
+            let [ids, next, _] = self.found(call).await?;
+            found.extend(texts(ids)?.iter().filter_map(|id| id.parse::<DraftId>().ok()));
+            let next = text(next)?;
+            if next.is_empty() || found.len() >= limit {
+                return Ok(found);
+            }
+            before = Some(next);
+        }
+    }
+
+    /// The three parts of a reading script's answer.
+    async fn found(&self, call: Call) -> Result<[Value; 3], Failure> {
+        let Value::Array(parts) = self.run_raw(call).await? else { return Err(strange("no list").into()) };
+        let parts = <[Value; 4]>::try_from(parts).map_err(|_| strange("not four parts"))?;
+        let [_, one, two, three] = parts;
+        Ok([one, two, three])
+    }
+
+    /// Work for the sweeper, oldest first.
+    pub(super) async fn work(
+        &self,
+        ended_before: Timestamp,
+        own_dead: &[NodeId],
+        limit: usize,
+    ) -> Result<Due, Failure> {
+        let limit = limit.clamp(1, SWEEP_MAX);
+        let asked = Partition::all().map(|partition| {
+            let call = Call::of(&SCRIPTS.due, partition)
+                .number("ended_before", ended_before.as_millis())
+                .with("own_dead", names(own_dead))
+                .number("limit", limit);
+            self.found(call)
+        });
+        let mut kinds: [Vec<(f64, DraftId)>; 3] = Default::default();
+        for parts in try_join_all(asked).await? {
+            for (kind, part) in kinds.iter_mut().zip(parts) {
+                let flat = texts(part)?;
+                for pair in flat.chunks_exact(2) {
+                    if let (Ok(id), Ok(at)) = (pair[0].parse(), pair[1].parse()) {
+                        kind.push((at, id));
+                    }
+                }
+            }
+        }
+        let [expired, orphaned, deletable] = kinds.map(|mut kind| {
+            kind.sort_by(|one, other| one.0.total_cmp(&other.0));
+            kind.into_iter().take(limit).map(|(_, id)| id).collect()
+        });
+        Ok(Due { expired, orphaned, deletable })
+    }
+
+    /// How many drafts stand in each status.
+    pub(super) async fn count(&self) -> Result<Vec<(Status, u64)>, Failure> {
+        let mut ask = redis::pipe();
+        for partition in Partition::all() {
+            for status in Status::ALL {
+                let (from, to) = line_range(&format!("st {status} "));
+                ask.cmd("ZLEXCOUNT").arg(key(partition, "ix")).arg(from).arg(to);
+            }
+        }
+        let mut counts = Status::ALL.map(|status| (status, 0_u64));
+        for (place, value) in self.link.ask(&ask, true).await?.into_iter().enumerate() {
+            let count = text(value)?.parse::<u64>().map_err(|_| strange("a count"))?;
+            counts[place % Status::ALL.len()].1 += count;
+        }
+        Ok(counts.to_vec())
+    }
+
+    /// Events after a position in each partition, oldest first; one that cannot be read is left
+    /// out: its number shows the gap.
+    pub(super) async fn outbox(&self, after: &[u64; 16], limit: usize) -> Result<Vec<Event>, Failure> {
+        let limit = limit.clamp(1, SWEEP_MAX);
+        let mut ask = redis::pipe();
+        for (partition, after) in Partition::all().zip(after) {
+            let from = after.saturating_add(1).to_string();
+            ask.cmd("XRANGE").arg(key(partition, "ev")).arg(from).arg("+").arg("COUNT").arg(limit);
+        }
+        let mut events = Vec::new();
+        for found in self.link.ask(&ask, true).await? {
+            let Value::Array(entries) = found else { return Err(strange("a stream").into()) };
+            events.extend(entries.into_iter().filter_map(event));
+        }
+        // Each partition's are in order already, and a stable order keeps them so.
+        events.sort_by_key(|event: &Event| event.at);
+        events.truncate(limit);
+        Ok(events)
+    }
+
+    /// Writes something small, so that a server that takes no writes shows.
+    pub(super) async fn probe(&self) -> Result<(), Failure> {
+        let mut ask = Pipeline::new();
+        ask.cmd("SET").arg(key(Partition::first(), "probe")).arg(vec![0_u8; PROBE_BYTES]);
+        self.link.ask(&ask, false).await.map(drop)
+    }
+
+    /// Compares the key-set fingerprint with the first node's; writes it if there is none.
+    pub(super) async fn fingerprint(&self, own: &Digest) -> Result<bool, Failure> {
+        let mut ask = Pipeline::new();
+        ask.cmd("SET").arg(key(Partition::first(), "keys")).arg(own.to_hex()).arg("NX").arg("GET");
+        match self.link.ask(&ask, false).await?.pop().unwrap_or_default() {
+            Value::Nil => Ok(true),
+            known => Ok(text(known)? == own.to_hex()),
+        }
+    }
+}
+
+/// An entry of a stream: `[id, [name, value, …]]`.
+fn event(entry: Value) -> Option<Event> {
+    let Value::Array(parts) = entry else { return None };
+    let [id, fields] = <[Value; 2]>::try_from(parts).ok()?;
+    let seq = text(id).ok()?.strip_suffix("-0")?.parse().ok()?;
+    let flat = texts(fields).ok()?;
+    let fields: BTreeMap<&str, &str> = flat.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect();
+    let field = |name: &str| fields.get(name).copied();
+    let some = |name: &str| field(name).filter(|text| !text.is_empty()).map(str::to_owned);
+    Some(Event {
+        seq,
+        at: Timestamp::from_millis(field("at")?.parse().ok()?),
+        kind: field("kind")?.to_owned(),
+        draft_id: field("draft")?.parse().ok()?,
+        tenant: field("tenant")?.to_owned().try_into().ok()?,
+        owner_hash: field("owner")?.parse().ok()?,
+        tool: field("tool")?.to_owned().try_into().ok()?,
+        status: field("status")?.to_owned(),
+        epoch: field("epoch")?.parse().ok()?,
+        args_hash: field("args")?.parse().ok()?,
+        by: some("by"),
+        reason: some("reason"),
+    })
+}

@@ -1,0 +1,252 @@
+//! The scripts of `lua/`: read from their heads, composed with the tables of this crate, named by
+//! their SHA-1.
+//!
+//! Owns the head's format and the order of arguments. Must never hold a rule of its own: the
+//! transition table, the fields and the words that a script needs are written out of the Rust
+//! tables here, so there is one of each.
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use crate::draft::outcome::Failure;
+use crate::draft::proof::EXPIRED;
+use crate::draft::state::{Move, Phase, State, Verdict, next};
+use crate::store::clock::TRUST;
+use crate::store::steps::EVENTS_KEPT;
+
+use super::fields::{FIXED, NAMES};
+
+/// Stands in front of every step.
+const ROW: &str = include_str!("../../../lua/lib/row.lua");
+
+/// Parts that several steps use, by the name in their heads.
+const LIBRARY: [(&str, &str); 2] = [
+    ("holding", include_str!("../../../lua/lib/holding.lua")),
+    ("ending", include_str!("../../../lua/lib/ending.lua")),
+];
+
+/// One atomic step.
+#[derive(Debug)]
+pub(in crate::store) struct Script {
+    /// The step, as in its head and its file's name.
+    pub(in crate::store) name: &'static str,
+    /// The names of its arguments, in order.
+    pub(in crate::store) args: Vec<&'static str>,
+    /// Every word that it may answer.
+    pub(in crate::store) replies: Vec<&'static str>,
+    /// Whether it changes nothing.
+    pub(in crate::store) reads: bool,
+    /// The whole script as the server gets it.
+    pub(in crate::store) text: String,
+    /// The server's name for it.
+    pub(in crate::store) sha: String,
+}
+
+impl Script {
+    fn compose(source: &'static str) -> Self {
+        let head = |wanted: &str| {
+            let lines = source.lines().take_while(|line| line.starts_with("-- "));
+            let value = lines.filter_map(|line| line[3..].split_once(": ")).find(|(name, _)| *name == wanted);
+            value.map(|(_, value)| value).unwrap_or_default()
+        };
+        let flags = head("flags");
+        let args: Vec<&'static str> = head("args").split_whitespace().collect();
+        let mut text = match flags {
+            "" => "#!lua\n".to_owned(),
+            flags => format!("#!lua flags={flags}\n"),
+        };
+        let places: Vec<String> = (1..=args.len()).map(|place| format!("ARGV[{place}]")).collect();
+        let _ = writeln!(text, "local {} = {}", args.join(", "), places.join(", "));
+        text.push_str(&TABLES);
+        text.push_str(ROW);
+        for used in head("uses").split_whitespace() {
+            if let Some((_, part)) = LIBRARY.iter().find(|(name, _)| *name == used) {
+                text.push_str(part);
+            }
+        }
+        text.push_str(source);
+        let sha = redis::Script::new(&text).get_hash().to_owned();
+        let replies = head("replies").split_whitespace().collect();
+        Self { name: head("step"), args, replies, reads: flags == "no-writes", text, sha }
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident),* $(,)?) => {
+        /// Every step.
+        #[derive(Debug)]
+        pub(in crate::store) struct Scripts {
+            $(pub(in crate::store) $name: Script,)*
+        }
+
+        impl Scripts {
+            fn compose() -> Self {
+                Self { $($name: Script::compose(include_str!(concat!("../../../lua/", stringify!($name), ".lua"))),)* }
+            }
+
+            /// All of them, with the names of their files.
+            #[cfg(test)]
+            pub(in crate::store) fn all(&self) -> Vec<(&'static str, &Script)> {
+                vec![$((stringify!($name), &self.$name),)*]
+            }
+        }
+    };
+}
+
+scripts! {
+    hold, again, decide, reject, withdraw, expire, renew, mark_sending, take_over, settle, late_answer, resolve,
+    collect, note_seen, delete, due, list,
+}
+
+/// Every step, composed once.
+pub(in crate::store) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(Scripts::compose);
+
+static TABLES: LazyLock<String> = LazyLock::new(tables);
+
+/// The tables that steps need, as Lua.
+fn tables() -> String {
+    let mut text = String::new();
+    let list = |names: &[&str]| names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    let _ = writeln!(text, "local function NAMES() return {{ {} }} end", list(&NAMES));
+    let _ = writeln!(text, "local function FIXED() return {{ {} }} end", list(&FIXED));
+    // The larger tables are made once in a step, when they are asked for.
+    let mut table = |name: &str, pairs: Vec<(String, String)>| {
+        let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("['{key}'] = {value}")).collect();
+        let _ = writeln!(text, "local {name}_made");
+        let _ = writeln!(text, "local function {name}()");
+        let _ = writeln!(text, "{name}_made = {name}_made or {{ {} }} return {name}_made end", pairs.join(", "));
+    };
+    let quoted = |word: &str| format!("'{word}'");
+    let mut moves = Vec::new();
+    for state in State::ALL {
+        let from = state_word(state);
+        let of =
+            |step: Move| next(state, step).map(|to| (format!("{from} {}", move_word(step)), quoted(state_word(to))));
+        moves.extend(Move::ALL.into_iter().filter_map(of));
+    }
+    table("NEXT", moves);
+    let status = |state: State| (state_word(state).to_owned(), quoted(state.status().as_str()));
+    table("STATUS", State::ALL.into_iter().map(status).collect());
+    let not_sent = Failure::ALL.into_iter().filter(|failure| failure.not_sent());
+    table("NOT_SENT", not_sent.map(|failure| (failure.as_str().to_owned(), "true".to_owned())).collect());
+    let _ = writeln!(text, "local EXPIRED = '{EXPIRED}'");
+    let _ = writeln!(text, "local TRUST_MS, EVENTS_KEPT_MS = {}, {}", TRUST.as_millis(), EVENTS_KEPT.as_millis());
+    text
+}
+
+/// A stored state in one word.
+pub(super) const fn state_word(state: State) -> &'static str {
+    match state {
+        State::Running(Phase::Claimed) => "running/claimed",
+        State::Running(Phase::Sending) => "running/sending",
+        other => other.status().as_str(),
+    }
+}
+
+/// A verdict in one word.
+pub(super) const fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Succeeded => "succeeded",
+        Verdict::Failed => "failed",
+        Verdict::Unverifiable => "unverifiable",
+    }
+}
+
+fn move_word(step: Move) -> String {
+    let word = match step {
+        Move::Claim => "claim",
+        Move::Reject => "reject",
+        Move::Withdraw => "withdraw",
+        Move::Expire => "expire",
+        Move::MarkSending => "mark_sending",
+        Move::TakeOver => "take_over",
+        Move::Settle(verdict) => return format!("settle:{}", verdict_word(verdict)),
+        Move::LateAnswer(verdict) => return format!("late_answer:{}", verdict_word(verdict)),
+        Move::Resolve(verdict) => return format!("resolve:{}", verdict_word(verdict)),
+    };
+    word.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    /// A script's own text, and the parts that it uses.
+    fn source(name: &str) -> String {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
+        std::fs::read_to_string(folder.join(format!("{name}.lua"))).unwrap()
+    }
+
+    #[test]
+    fn every_file_is_one_step_and_its_head_names_it() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let names: BTreeSet<String> = files
+            .filter(|path| path.extension().is_some_and(|ending| ending == "lua"))
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        let known = SCRIPTS.all();
+        assert_eq!(names, known.iter().map(|(name, _)| (*name).to_owned()).collect());
+        for (name, script) in known {
+            assert_eq!(name, script.name);
+            assert_eq!(script.args.first(), Some(&"clock"), "{name}");
+            assert!(!script.replies.is_empty(), "{name}");
+            let used: BTreeSet<&str> = script.text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+            let body = source(name).lines().filter(|line| !line.starts_with("--")).collect::<String>();
+            for arg in &script.args {
+                assert!(*arg == "clock" || body.contains(arg), "{name} does not use its argument {arg}");
+            }
+            assert!(used.contains("PREFIX") && source(name).contains("\n-- keys: meta\n"), "{name}");
+        }
+    }
+
+    /// What a script answers is what its head says, and what this crate reads.
+    #[test]
+    fn every_word_of_an_answer_is_in_the_head_and_is_read() {
+        let read = concat!(include_str!("steps.rs"), include_str!("queries.rs"));
+        for (name, script) in SCRIPTS.all() {
+            let (mut said, mut texts) = (BTreeSet::new(), String::new());
+            let own = source(name);
+            let uses = own.lines().find_map(|line| line.strip_prefix("-- uses: ")).unwrap_or_default();
+            let parts = uses.split_whitespace().map(|part| source(&format!("lib/{part}")));
+            for text in std::iter::once(own.clone()).chain(parts) {
+                texts.push_str(&text);
+                for call in ["plain(", "reply(", "return { ", "word, answer = "] {
+                    for (place, _) in text.match_indices(call) {
+                        let line = text[place + call.len()..].lines().next().unwrap_or_default();
+                        let words = line.split('\'').skip(1).step_by(2).map(str::to_owned);
+                        said.extend(words.filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '_')));
+                    }
+                }
+            }
+            let head: BTreeSet<String> = script.replies.iter().map(|word| (*word).to_owned()).collect();
+            for word in &head {
+                assert!(texts.contains(&format!("'{word}'")), "{name} never says {word}");
+                let quoted = format!("\"{word}\"");
+                assert!(script.reads || read.contains(&quoted), "{word} of {name} is not read");
+            }
+            if uses.is_empty() && !script.reads {
+                let unknown: Vec<_> =
+                    said.difference(&head).filter(|word| !NOT_ANSWERS.contains(&word.as_str())).collect();
+                assert!(unknown.is_empty(), "{name} says {unknown:?}, and its head does not");
+            }
+        }
+    }
+
+    /// Words that stand on a line with an answer and are a part of the condition for it.
+    const NOT_ANSWERS: [&str; 3] = ["running", "verifying", "superseded"];
+
+    #[test]
+    fn the_tables_are_those_of_the_crate() {
+        let tables = tables();
+        assert!(tables.contains("['pending claim'] = 'running/claimed'"), "{tables}");
+        assert!(tables.contains("['running/sending take_over'] = 'verifying'"), "{tables}");
+        assert!(!tables.contains("['succeeded "), "nothing leads out of an end: {tables}");
+        assert!(tables.contains("['not_sent'] = true") && !tables.contains("['refused']"), "{tables}");
+    }
+}
