@@ -165,7 +165,8 @@ fn failed(task: &Task) -> Problem {
     let mut problem = about(task, Problem::new(Code::ExecutionFailed, format!("execute failed: {why}")));
     problem.upstream_called = task.draft.sent_at.is_some() && !matches!(task.draft.failure, Some(Failure::NotSent));
     problem.guidance = task.draft.again.then(|| {
-        "Nothing was sent. An approver can offer the call again: POST /v1/drafts/{id}/again, or the console.".to_owned()
+        let id = &task.draft.line.draft_id;
+        format!("Nothing was sent. An approver can offer the call again: POST /v1/drafts/{id}/again, or the console.")
     });
     problem
 }
