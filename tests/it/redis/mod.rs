@@ -1,6 +1,7 @@
 //! Guards on a Redis server. The server is a real child, the guards are real processes, and what
 //! counts is what the origin counted.
 
+mod fitness;
 mod killed;
 mod nodes;
 
@@ -55,6 +56,14 @@ impl Pair {
 /// A send window that fits a short lease.
 fn brisk(setup: Setup) -> Setup {
     setup.section("guard", "{listen: 127.0.0.1:0, send_window: 1s}")
+}
+
+/// One guard on a durable server, with further keys of the section `store`.
+#[track_caller]
+fn alone(store: &str, change: impl Fn(Setup) -> Setup) -> (Guard, Redis, Upstream) {
+    let (redis, upstream) = (Redis::start_on_tcp(&DURABLE), Upstream::start());
+    let guard = change(Setup::over(&upstream).on_redis(&redis, store)).start();
+    (guard, redis, upstream)
 }
 
 /// Calls `call` with 0, 1, 2, … from as many threads at the same time.
@@ -127,4 +136,12 @@ fn in_partition(draft: &Draft, name: &str) -> String {
 #[track_caller]
 fn field(redis: &Redis, draft: &Draft, name: &str) -> String {
     redis.command(&["HGET", &key_of(draft), name]).text()
+}
+
+/// The server ends, loses everything that it kept, and comes back.
+#[track_caller]
+fn wiped(redis: &mut Redis) {
+    redis.stop();
+    std::fs::remove_dir_all(redis.folder().join("appendonlydir")).expect("an append-only file");
+    redis.restart();
 }
