@@ -4,6 +4,7 @@
 mod fitness;
 mod killed;
 mod nodes;
+mod restarts;
 
 use std::sync::Barrier;
 use std::thread;
