@@ -1,9 +1,11 @@
 //! Guards on a Redis server. The server is a real child, the guards are real processes, and what
 //! counts is what the origin counted.
 
+mod faults;
 mod fitness;
 mod killed;
 mod nodes;
+mod replicas;
 mod restarts;
 
 use std::sync::Barrier;
