@@ -7,6 +7,8 @@ mod killed;
 mod nodes;
 mod replicas;
 mod restarts;
+mod tampering;
+mod written;
 
 use std::sync::Barrier;
 use std::thread;
