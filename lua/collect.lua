@@ -1,5 +1,5 @@
 -- step: collect
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id
 -- replies: done
 -- Notes that the agent got the result; the first time counts.
@@ -7,8 +7,7 @@
 local row = load(id)
 if row then
     expire(row)
-    local works = STATUS[row.state] == 'running' or row.state == 'verifying'
-    if row.state ~= 'pending' and not works and row.state ~= 'unverifiable' and not row.collected_at then
+    if row.state ~= 'pending' and not works(row) and row.state ~= 'unverifiable' and not row.collected_at then
         set(row, 'collected_at', now)
         store(row)
         emit(row, 'draft.collected')

@@ -1,5 +1,5 @@
 -- step: decide
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id step sealed_digest vote voter vote_epoch quorum dkey node lease_ms
 -- replies: not_found changed key_reused not_pending already_voted voted claimed
 -- Counts a yes; the one that completes the quorum claims the draft.
@@ -34,7 +34,7 @@ if used == 'reject' then
     return reply('key_reused')
 end
 expire(row)
-local claimed = NEXT[row.state .. ' claim']
+local claimed = NEXT()[row.state .. ' claim']
 if not claimed then
     return reply('not_pending', row)
 end

@@ -1,6 +1,6 @@
 -- step: expire
 -- flags: allow-oom
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id
 -- replies: not_found not_pending done
 -- Ends a pending draft whose time is over.

@@ -1,7 +1,7 @@
 -- step: late_answer
 -- uses: ending
 -- flags: allow-oom
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id step verdict evidence failure event_reason receipt outcome has_response response
 -- replies: not_found superseded done
 -- Records an answer that came after its attempt was given up.

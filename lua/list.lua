@@ -1,6 +1,6 @@
 -- step: list
 -- flags: no-writes
--- keys: meta
+-- keys: meta ix
 -- args: clock before statuses tenant owner initiator tool risk limit
 -- replies: found
 -- Ids of drafts that fit, newest first, and where to go on: the last id that was looked at, or nothing.
@@ -12,11 +12,11 @@ local wanted = { tenant = tenant, owner = owner, initiator = initiator, tool = t
 
 local order, cut = {}, false
 for _, status in ipairs(lines(statuses)) do
-    local max = before == '' and '+' or '(' .. before
-    local ids = redis.call('ZREVRANGEBYLEX', PREFIX .. 'st:' .. status, max, '-', 'LIMIT', 0, LOOKS_MAX)
-    cut = cut or #ids == LOOKS_MAX
-    for _, id in ipairs(ids) do
-        order[#order + 1] = id
+    local stem = 'st ' .. status .. ' '
+    local found = downward(before == '' and '[' .. stem .. LAST or '(' .. stem .. before, '[' .. stem, LOOKS_MAX)
+    cut = cut or #found == LOOKS_MAX
+    for _, line in ipairs(found) do
+        order[#order + 1] = string.sub(line, #stem + 1)
     end
 end
 table.sort(order, function(one, other) return one > other end)

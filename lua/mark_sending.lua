@@ -1,5 +1,5 @@
 -- step: mark_sending
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id epoch step send_window_ms
 -- replies: superseded lease_too_short marked
 -- Writes the mark before the first byte (promise 4).

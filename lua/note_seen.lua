@@ -1,5 +1,5 @@
 -- step: note_seen
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id
 -- replies: done
 -- Notes that an approver opened the card of a pending draft; the first time counts.

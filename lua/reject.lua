@@ -1,6 +1,6 @@
 -- step: reject
 -- flags: allow-oom
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id step sealed_digest by by_name person reason mac dkey code
 -- replies: not_found changed key_reused not_pending done
 -- Ends a pending draft with a no.

@@ -1,6 +1,6 @@
 -- step: renew
 -- flags: allow-oom
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id epoch step lease_ms
 -- replies: superseded until
 -- Extends the lease of a running or verifying draft; never shortens it.
@@ -15,8 +15,7 @@ if memory then
     return plain(memory == 'superseded' and 'superseded' or 'until', string.match(memory, '^until (%d+)$'))
 end
 expire(row)
-local works = STATUS[row.state] == 'running' or row.state == 'verifying'
-if text(row.epoch) ~= epoch or not works then
+if text(row.epoch) ~= epoch or not works(row) then
     return plain('superseded')
 end
 set(row, 'lease_until', math.max(row.lease_until or 0, now + tonumber(lease_ms)))

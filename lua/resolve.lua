@@ -1,6 +1,6 @@
 -- step: resolve
 -- uses: ending
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id step verdict evidence failure receipt outcome has_response response by_name
 -- replies: not_found superseded done
 -- Settles an unverifiable draft by a named person.

@@ -1,7 +1,7 @@
 -- step: settle
 -- uses: ending
 -- flags: allow-oom
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id step epoch verdict evidence failure receipt outcome has_response response
 -- replies: not_found superseded done
 -- Ends a running or verifying draft under its epoch.

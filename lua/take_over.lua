@@ -1,7 +1,7 @@
 -- step: take_over
 -- uses: ending
 -- flags: allow-oom
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id step node lease_ms own_dead piece
 -- replies: not_found not_due claimed verifying
 -- Takes over a running or verifying draft whose holder is gone.
@@ -18,13 +18,12 @@ elseif memory then
     return reply(memory == 'claimed' and 'claimed' or 'verifying', row)
 end
 expire(row)
-local works = STATUS[row.state] == 'running' or row.state == 'verifying'
 local dead = false
 for _, name in ipairs(lines(own_dead)) do
     dead = dead or name == row.lease_node
 end
 local before = row.state
-if not works or not (lease_over(row) or dead) or not NEXT[before .. ' take_over'] then
+if not works(row) or not (lease_over(row) or dead) or not NEXT()[before .. ' take_over'] then
     return plain('not_due')
 end
 set(row, 'epoch', next_epoch(row))

@@ -1,6 +1,6 @@
 -- step: withdraw
 -- flags: allow-oom
--- keys: meta
+-- keys: meta ix ev draft
 -- args: clock id step by reason mac
 -- replies: not_found not_pending done
 -- Ends a pending draft because the agent took it back.

@@ -1,4 +1,4 @@
-//! The written contract of a store, held against Redis, SQLite and the in-memory twin.
+//! The written contract of a store, held against Redis, SQLite and the in-memory twins.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -19,6 +19,11 @@ const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 fn twin() -> Harness {
     let clock = Arc::new(ManualClock::new(START));
     Harness::new(Arc::new(Twin::new(clock.clone())), clock, Box::new(()))
+}
+
+fn twin_in_partitions() -> Harness {
+    let clock = Arc::new(ManualClock::new(START));
+    Harness::new(Arc::new(Twin::in_partitions(clock.clone())), clock, Box::new(()))
 }
 
 fn sqlite() -> Harness {
@@ -44,13 +49,20 @@ async fn redis_store(server: &Redis, clock: Arc<ManualClock>) -> RedisStore {
 }
 
 countersign::conformance!(on_the_twin, crate::twin);
+countersign::conformance!(on_the_twin_in_partitions, crate::twin_in_partitions);
 countersign::conformance!(on_redis, crate::on_redis_server);
 countersign::conformance!(on_sqlite, crate::sqlite);
 
 #[path = "contract/differential.rs"]
 mod differential;
+#[path = "contract/redis_outbox.rs"]
+mod redis_outbox;
 
 #[path = "support/redis.rs"]
 mod redis;
 #[path = "contract/redis_child.rs"]
 mod redis_child;
+#[path = "contract/redis_cluster.rs"]
+mod redis_cluster;
+#[path = "contract/redis_faults.rs"]
+mod redis_faults;

@@ -9,7 +9,7 @@ local function says(row, same_key)
     if overdue(row) then
         return 'new'
     end
-    if state == 'failed' and row.failure and NOT_SENT[row.failure] then
+    if state == 'failed' and row.failure and NOT_SENT()[row.failure] then
         return 'new'
     end
     if state == 'succeeded' or state == 'failed' then
@@ -27,41 +27,58 @@ local function says(row, same_key)
     return 'join'
 end
 
--- The newest drafts under a join key, and the newest of those that may answer; newest first.
+-- The newest drafts under a join key, and the newest of those that may answer; newest first. Most calls meet none,
+-- and few more than a handful: one look tells.
 local function under(join)
-    local found, order = {}, {}
-    for _, kind in ipairs({ 'j:', 'x:' }) do
-        local flat = redis.call('ZREVRANGE', PREFIX .. kind .. join, 0, LOOK_BACK - 1, 'WITHSCORES')
-        for at = 1, #flat, 2 do
-            local one = { id = flat[at], n = tonumber(flat[at + 1]), answers = kind == 'j:' }
-            order[#order + 1] = one
+    local stem = 'join ' .. join
+    local found = downward('[' .. stem .. ' x' .. LAST, '[' .. stem .. ' a', LOOK_BACK + 1)
+    if #found > LOOK_BACK then
+        found = downward('[' .. stem .. ' a ' .. LAST, '[' .. stem .. ' a ', LOOK_BACK)
+        for _, line in ipairs(downward('[' .. stem .. ' x ' .. LAST, '[' .. stem .. ' x ', LOOK_BACK)) do
+            found[#found + 1] = line
         end
     end
+    local order = {}
+    for at, line in ipairs(found) do
+        local kind, n, id = string.match(line, '^join %x+ ([ax]) (%d+) (dr_%x_%w+)$')
+        if not kind then
+            corrupt('a line under a join key')
+        end
+        order[at] = { id = id, n = tonumber(n), answers = kind == 'a' }
+    end
     table.sort(order, function(one, other) return one.n > other.n end)
+    local rows = {}
     for at, one in ipairs(order) do
         if at <= LOOK_BACK or one.answers then
             local row = load(one.id)
             if not row or row.join ~= join then
                 corrupt('draft ' .. one.id .. ': it stands under a join key that is not its own')
             end
-            found[#found + 1] = row
+            rows[#rows + 1] = row
         end
     end
-    return found
+    return rows
 end
 
-local function count_wild(owner)
-    if high <= now + TRUST_MS then
-        return 0, 0
-    end
-    local pending = 0
-    local ids = redis.call('ZRANGEBYSCORE', PREFIX .. 'o:' .. owner, '(' .. text(now + TRUST_MS), '+inf')
-    for _, id in ipairs(ids) do
-        if redis.call('ZSCORE', PREFIX .. 'p:' .. owner, id) then
-            pending = pending + 1
+-- How many drafts of an owner are pending and not past their time. What a wrong clock made does not count.
+local function pending_of(owner)
+    local stem = 'open ' .. owner .. ' '
+    local count = redis.call('ZLEXCOUNT', IX, '(' .. stem .. place(now) .. ' ' .. LAST, '[' .. stem .. LAST)
+    if count > 0 and high > now + TRUST_MS then
+        local own = 'own ' .. owner .. ' '
+        for _, line in ipairs(between('(' .. own .. place(now + TRUST_MS) .. ' ' .. LAST, '[' .. own .. LAST, count)) do
+            local row = load(id_of(line) or '')
+            count = count - (row and row.state == 'pending' and 1 or 0)
         end
     end
-    return #ids, pending
+    return count
+end
+
+-- How many drafts of an owner were made after a time.
+local function holds_of(owner, since)
+    local stem = 'own ' .. owner .. ' '
+    return redis.call('ZLEXCOUNT', IX, '(' .. stem .. place(math.max(since, 0)) .. ' ' .. LAST,
+        '[' .. stem .. place(now + TRUST_MS) .. ' ' .. LAST)
 end
 
 local function contains(list, value)
@@ -78,13 +95,14 @@ local function joined(row, session)
 end
 
 local function made(ask, duplicate, passed)
-    last_n = last_n + 1
+    last_n, high = last_n + 1, math.max(high, ask.created_at)
+    ask.n, ask.state, ask.epoch = last_n, 'pending', 0
     local values = {
         'fixed', ask.fixed, 'state', 'pending', 'epoch', '0', 'attempts', '0', 'sessions', ask.session,
         'n', text(last_n), 'sealed', ask.sealed,
     }
     local function also(name, value)
-        if value ~= '' then
+        if value and value ~= '' then
             values[#values + 1] = name
             values[#values + 1] = value
         end
@@ -93,25 +111,22 @@ local function made(ask, duplicate, passed)
     also('dup', duplicate)
     also('passed', passed)
     redis.call('HSET', PREFIX .. 'd:' .. ask.id, unpack(values))
-    redis.call('SET', PREFIX .. 't:' .. ask.token, ask.id)
-    redis.call('ZADD', PREFIX .. 'j:' .. ask.join, last_n, ask.id)
-    if ask.ckey ~= '' then
-        redis.call('SET', PREFIX .. 'k:' .. ask.ckey, ask.id)
+    local scored = {}
+    for at, line in ipairs(entries(ask)) do
+        scored[2 * at - 1], scored[2 * at] = '0', line
     end
-    redis.call('ZADD', PREFIX .. 'o:' .. ask.owner, ask.created_at, ask.id)
-    redis.call('ZADD', PREFIX .. 'p:' .. ask.owner, ask.expires_at, ask.id)
-    redis.call('ZADD', PREFIX .. 'due', ask.expires_at, ask.id)
-    redis.call('ZADD', PREFIX .. 'st:pending', 0, ask.id)
-    redis.call('HSET', KEYS[1], 'n', text(last_n), 'high', text(math.max(high, ask.created_at)))
-    ask.epoch, ask.state = 0, 'pending'
+    redis.call('ZADD', IX, unpack(scored))
     emit(ask, 'draft.held')
     return plain('made', duplicate, passed)
 end
 
--- Holds a call. `ask` is the parsed fixed part with id, fixed, session, ckey, sealed and the owner's bounds.
+-- Holds a call. `ask` has what a draft's fixed part has and this step needs, and id, fixed, session, ckey, sealed.
 local function hold_call(ask, pending_max, holds_max, window, ahead, behind)
-    local known = load(ask.id)
-    if known then
+    if redis.call('EXISTS', PREFIX .. 'd:' .. ask.id) == 1 then
+        local known = load(ask.id)
+        if not known then
+            corrupt('draft ' .. ask.id .. ': its fixed part is gone')
+        end
         if known.token ~= ask.token or known.join ~= ask.join or known.sealed_digest ~= ask.sealed_digest then
             return reply('other_draft')
         end
@@ -127,11 +142,11 @@ local function hold_call(ask, pending_max, holds_max, window, ahead, behind)
             over[#over + 1] = row
         end
     end
-    local key_id = ask.ckey ~= '' and redis.call('GET', PREFIX .. 'k:' .. ask.ckey)
-    if key_id then
-        local row = load(key_id)
+    local keyed = ask.ckey and between('[key ' .. ask.ckey .. ' ', '[key ' .. ask.ckey .. ' ' .. LAST, 1)[1]
+    if keyed then
+        local row = load(id_of(keyed) or '')
         if not row or row.ckey ~= ask.ckey then
-            corrupt('draft ' .. key_id .. ': it stands under a key that is not its own')
+            corrupt('a key opens a draft that does not have it')
         end
         note(row)
         if row.args_hash ~= ask.args_hash then
@@ -155,7 +170,7 @@ local function hold_call(ask, pending_max, holds_max, window, ahead, behind)
             if said == 'refuse' then
                 word, answer = 'rejected_before', row
                 break
-            elseif ask.ckey == '' then
+            elseif not ask.ckey then
                 if said == 'join' then
                     word, answer = 'joined', row
                     break
@@ -168,12 +183,9 @@ local function hold_call(ask, pending_max, holds_max, window, ahead, behind)
         end
     end
     if not word then
-        local wild_made, wild_pending = count_wild(ask.owner)
-        local pending = redis.call('ZCOUNT', PREFIX .. 'p:' .. ask.owner, '(' .. text(now), '+inf') - wild_pending
-        local holds = redis.call('ZCOUNT', PREFIX .. 'o:' .. ask.owner, '(' .. text(now - window), '+inf') - wild_made
-        if pending >= pending_max then
+        if pending_of(ask.owner) >= pending_max then
             word = 'too_many_pending'
-        elseif holds >= holds_max then
+        elseif holds_of(ask.owner, now - window) >= holds_max then
             word = 'rate_limited'
         end
     end

@@ -1,33 +1,40 @@
--- What every step begins with: the store's time, reading and writing one draft, its indices, its event.
+-- What every step begins with: the store's time, reading and writing one draft, its index, its event.
 -- The text of this file stands in front of every step. What stands in front of it is written by the guard from
--- its own tables: the arguments by their names, NAMES (a draft's fields without its sealed bytes and response), FIXED
--- (what never changes, one value to a line of the field `fixed`), NEXT (the transition table), STATUS (the status of
--- a state), NOT_SENT, TRUST_MS, EVENTS_KEPT_MS, EXPIRED.
+-- its own tables: the arguments by their names, TRUST_MS, EVENTS_KEPT_MS and EXPIRED, and functions that give NAMES
+-- (a draft's fields without its sealed bytes and response), FIXED (what never changes, one value to a line of the
+-- field `fixed`), NEXT (the transition table), STATUS (the status of a state) and NOT_SENT. They are functions so that
+-- a step makes only the tables that it uses.
 --
--- One partition is one slot, and KEYS[1], its `meta`, names it. Every other key begins with the same
--- `cs:{N}:`, so no step leaves its slot:
---   meta        hash: clock (highest time a step has seen), seq (last event), oldest (time of the oldest event),
---               n (last draft), high (latest created_at)
---   d:<id>      hash: the draft
---   t:<digest>  the draft that a token opens;  k:<digest>  the draft that has a caller's key
---   j:<digest>  drafts under a join key by number;  x:<digest>  those of them that expired or were withdrawn
---   o:<owner>   an owner's drafts by created_at;  p:<owner>  those that are pending, by expires_at
---   st:<status> drafts of a status, in the order of their ids
---   due, lease, ended   what a sweep looks for, by time;  n:<node>  drafts that a process works on
---   ev          stream: the outbox
+-- One partition is one slot; every key begins with its `cs:{N}:`, so no step leaves its slot. Every key that a step
+-- surely writes is named in KEYS: while a Cluster moves a slot, a step is then refused before it begins and not in its
+-- middle. Drafts that a step comes upon are read before its first write, which refuses it in the same way:
+--   meta      hash: clock (highest time a step has seen), seq (last event), oldest (time of the oldest event),
+--             n (last draft), high (latest created_at)
+--   d:<id>    hash: a draft
+--   ix        sorted set, all scores 0: every way in which a draft is found, as a line in byte order (see `entries`)
+--   ev        stream: the outbox
+-- One index and not one for each question: a call from here costs more than the work that it asks for.
 --
 -- Numbers of Lua are doubles: everything that is compared or added here is below 2^53, or it is refused.
 
 local CEILING = 9007199254740990
 local PREFIX = string.sub(KEYS[1], 1, -5)
+local IX, EV = KEYS[2], KEYS[3]
+-- Sorts behind everything that a line can go on with.
+local LAST = '\255'
 
 local function corrupt(what)
     error({ err = 'CORRUPT ' .. what })
 end
 
--- A whole number, as text without an exponent.
+-- A whole number, as text without an exponent. `%d` and not `%.0f`: that one is ten times as slow.
 local function text(number)
-    return string.format('%.0f', number)
+    return string.format('%d', number)
+end
+
+-- A whole number in sixteen digits, which sorts as the number does.
+local function place(number)
+    return string.format('%016d', number)
 end
 
 -- The whole number that a text spells, or a failure that names it. Nothing was written yet.
@@ -59,15 +66,15 @@ if seen > now and seen <= now + TRUST_MS then
 end
 
 local function parse(fixed, what)
-    local row, at = {}, 0
+    local row, at, names = {}, 0, FIXED()
     for value in string.gmatch(fixed, '([^\n]+)') do
         at = at + 1
-        if not FIXED[at] then
+        if not names[at] then
             corrupt(what .. ': its fixed part is too long')
         end
-        row[FIXED[at]] = value
+        row[names[at]] = value
     end
-    if at ~= #FIXED then
+    if at ~= #names then
         corrupt(what .. ': its fixed part is too short')
     end
     row.created_at = whole(row.created_at, what .. ': created_at')
@@ -77,35 +84,80 @@ local function parse(fixed, what)
     return row
 end
 
-local TIMES = { 'epoch', 'attempts', 'lease_until', 'claimed_at', 'sent_at', 'seen_at', 'r_at', 'ended_at', 'collected_at', 'n' }
-
 -- The draft, or nil. What this step needs of it can be read, or the step fails before it writes.
 local function load(id)
-    local values = redis.call('HMGET', PREFIX .. 'd:' .. id, unpack(NAMES))
+    local names = NAMES()
+    local values = redis.call('HMGET', PREFIX .. 'd:' .. id, unpack(names))
     if not values[1] then
         return nil
     end
     local what = 'draft ' .. id
     local row = parse(values[1], what)
-    for at, name in ipairs(NAMES) do
+    for at, name in ipairs(names) do
         if at > 1 and values[at] then
             row[name] = values[at]
         end
     end
-    for _, name in ipairs(TIMES) do
+    for _, name in ipairs({ 'epoch', 'attempts', 'lease_until', 'claimed_at', 'sent_at', 'seen_at', 'r_at', 'ended_at',
+        'collected_at', 'n' }) do
         if row[name] then
             row[name] = whole(row[name], what .. ': ' .. name)
         end
     end
-    if not row.state or not row.epoch or not row.attempts or not row.n or not STATUS[row.state] then
+    if not row.state or not row.epoch or not row.attempts or not row.n or not STATUS()[row.state] then
         corrupt(what .. ': a part of it is gone')
     end
-    row.id, row.changes, row.was = id, {}, { state = row.state, lease_node = row.lease_node, ckey = row.ckey,
-        lease_until = row.lease_until, ended_at = row.ended_at }
+    row.id, row.changes = id, {}
     return row
 end
 
+-- The lines under which a draft is found.
+local function entries(row)
+    local id, state = row.id, row.state
+    local gone = state == 'expired' or state == 'withdrawn'
+    local found = {
+        'tok ' .. row.token .. ' ' .. id,
+        'own ' .. row.owner .. ' ' .. place(row.created_at) .. ' ' .. id,
+        'join ' .. row.join .. (gone and ' x ' or ' a ') .. place(row.n) .. ' ' .. id,
+        'st ' .. STATUS()[state] .. ' ' .. id,
+    }
+    if state == 'pending' then
+        found[#found + 1] = 'due ' .. place(row.expires_at) .. ' ' .. id
+        found[#found + 1] = 'open ' .. row.owner .. ' ' .. place(row.expires_at) .. ' ' .. id
+    end
+    if row.ckey then
+        found[#found + 1] = 'key ' .. row.ckey .. ' ' .. id
+    end
+    if row.lease_until then
+        found[#found + 1] = 'lease ' .. place(row.lease_until) .. ' ' .. id
+    end
+    if row.lease_node then
+        found[#found + 1] = 'node ' .. row.lease_node .. '\n' .. id
+    end
+    if row.ended_at and state ~= 'unverifiable' then
+        found[#found + 1] = 'ended ' .. place(row.ended_at) .. ' ' .. id
+    end
+    return found
+end
+
+-- Lines of the index between two texts, both included; `LAST` behind the second takes all that begin with it.
+local function between(from, to, count)
+    return redis.call('ZRANGEBYLEX', IX, from, to, 'LIMIT', 0, count)
+end
+
+-- The same, from the last one down.
+local function downward(to, from, count)
+    return redis.call('ZREVRANGEBYLEX', IX, to, from, 'LIMIT', 0, count)
+end
+
+-- The id at the end of a line.
+local function id_of(line)
+    return string.match(line, '(dr_%x_%w+)$')
+end
+
+-- Changes a field; nil takes it away.
 local function set(row, name, value)
+    row.before = row.before or entries(row)
     row[name] = value
     if value == nil then
         value = false
@@ -115,7 +167,7 @@ end
 
 -- Moves the draft by the one table; false and no change if the table refuses.
 local function moved(row, step)
-    local to = NEXT[row.state .. ' ' .. step]
+    local to = NEXT()[row.state .. ' ' .. step]
     if not to then
         return false
     end
@@ -139,60 +191,21 @@ local function lease_over(row)
     return row.lease_until == nil or now >= row.lease_until or wild(row.lease_until)
 end
 
--- Writes that a step is told of, and the time that it has seen: also where nothing else changed, so that a step
--- that is asked again has a write whose acknowledgement stands for the first one's.
+-- Whether somebody works on it.
+local function works(row)
+    return row.state == 'verifying' or STATUS()[row.state] == 'running'
+end
+
+-- Writes the time that a step has seen: also where nothing else changed, so that a step that is asked again has a
+-- write whose acknowledgement stands for the first one's.
+local touched = false
 local function touch()
-    redis.call('HSET', KEYS[1], 'clock', text(now))
-end
-
--- Keeps the indices that find a draft in step with it.
-local function index(row)
-    local id, was = row.id, row.was
-    if was.state ~= row.state then
-        local before, after = STATUS[was.state], STATUS[row.state]
-        if before ~= after then
-            redis.call('ZREM', PREFIX .. 'st:' .. before, id)
-            redis.call('ZADD', PREFIX .. 'st:' .. after, 0, id)
-        end
-        if was.state == 'pending' then
-            redis.call('ZREM', PREFIX .. 'due', id)
-            redis.call('ZREM', PREFIX .. 'p:' .. row.owner, id)
-        end
-        if row.state == 'expired' or row.state == 'withdrawn' then
-            redis.call('ZREM', PREFIX .. 'j:' .. row.join, id)
-            redis.call('ZADD', PREFIX .. 'x:' .. row.join, row.n, id)
-        end
-    end
-    if was.lease_until ~= row.lease_until then
-        if row.lease_until then
-            redis.call('ZADD', PREFIX .. 'lease', row.lease_until, id)
-        else
-            redis.call('ZREM', PREFIX .. 'lease', id)
-        end
-    end
-    if was.lease_node ~= row.lease_node then
-        if was.lease_node then
-            redis.call('SREM', PREFIX .. 'n:' .. was.lease_node, id)
-        end
-        if row.lease_node then
-            redis.call('SADD', PREFIX .. 'n:' .. row.lease_node, id)
-        end
-    end
-    if was.ended_at ~= row.ended_at or was.state ~= row.state then
-        if row.ended_at and row.state ~= 'unverifiable' then
-            redis.call('ZADD', PREFIX .. 'ended', row.ended_at, id)
-        end
-    end
-    if was.ckey ~= row.ckey then
-        if was.ckey and redis.call('GET', PREFIX .. 'k:' .. was.ckey) == id then
-            redis.call('DEL', PREFIX .. 'k:' .. was.ckey)
-        end
-        if row.ckey then
-            redis.call('SET', PREFIX .. 'k:' .. row.ckey, id)
-        end
+    if not touched then
+        redis.call('HSET', KEYS[1], 'clock', text(now))
     end
 end
 
+-- Writes a changed draft, and its lines of the index as far as they changed.
 local function store(row)
     local key, values, gone = PREFIX .. 'd:' .. row.id, {}, {}
     for name, value in pairs(row.changes) do
@@ -209,15 +222,35 @@ local function store(row)
     if #gone > 0 then
         redis.call('HDEL', key, unpack(gone))
     end
-    index(row)
-    row.changes, row.was = {}, { state = row.state, lease_node = row.lease_node, ckey = row.ckey,
-        lease_until = row.lease_until, ended_at = row.ended_at }
+    local stale, fresh = {}, {}
+    for _, line in ipairs(row.before or {}) do
+        stale[line] = true
+    end
+    for _, line in ipairs(entries(row)) do
+        if stale[line] then
+            stale[line] = nil
+        else
+            fresh[#fresh + 1] = '0'
+            fresh[#fresh + 1] = line
+        end
+    end
+    local old = {}
+    for line in pairs(stale) do
+        old[#old + 1] = line
+    end
+    if #old > 0 then
+        redis.call('ZREM', IX, unpack(old))
+    end
+    if #fresh > 0 then
+        redis.call('ZADD', IX, unpack(fresh))
+    end
+    row.changes, row.before = {}, nil
 end
 
 local function at_of(entry)
-    for place = 1, #entry[2], 2 do
-        if entry[2][place] == 'at' then
-            return tonumber(entry[2][place + 1])
+    for at = 1, #entry[2], 2 do
+        if entry[2][at] == 'at' then
+            return tonumber(entry[2][at + 1])
         end
     end
 end
@@ -227,23 +260,25 @@ local function trim()
     if oldest and oldest >= now - EVENTS_KEPT_MS and not wild(oldest) then
         return
     end
-    local entries = redis.call('XRANGE', PREFIX .. 'ev', '-', '+', 'COUNT', 3)
-    for place, entry in ipairs(entries) do
-        local at = at_of(entry)
-        if place == 3 or entry[1] == text(seq) .. '-0' or (at and at >= now - EVENTS_KEPT_MS and not wild(at)) then
-            redis.call('HSET', KEYS[1], 'oldest', text(at or now))
+    local first = redis.call('XRANGE', EV, '-', '+', 'COUNT', 3)
+    for at, entry in ipairs(first) do
+        local time = at_of(entry)
+        local kept = time and time >= now - EVENTS_KEPT_MS and not wild(time)
+        if at == 3 or kept or entry[1] == text(seq) .. '-0' then
+            oldest = time or now
+            redis.call('HSET', KEYS[1], 'oldest', text(oldest))
             return
         end
-        redis.call('XDEL', PREFIX .. 'ev', entry[1])
+        redis.call('XDEL', EV, entry[1])
     end
 end
 
 -- Writes the event of a step and tells whoever listens on any node.
 local function emit(row, kind, by, reason)
-    seq = seq + 1
-    redis.call('HSET', KEYS[1], 'seq', text(seq), 'clock', text(now))
-    redis.call('XADD', PREFIX .. 'ev', text(seq) .. '-0', 'at', text(now), 'kind', kind, 'draft', row.id,
-        'tenant', row.tenant, 'owner', row.owner, 'tool', row.tool, 'status', STATUS[row.state],
+    seq, touched = seq + 1, true
+    redis.call('HSET', KEYS[1], 'seq', text(seq), 'clock', text(now), 'n', text(last_n), 'high', text(high))
+    redis.call('XADD', EV, text(seq) .. '-0', 'at', text(now), 'kind', kind, 'draft', row.id,
+        'tenant', row.tenant, 'owner', row.owner, 'tool', row.tool, 'status', STATUS()[row.state],
         'epoch', text(row.epoch), 'args', row.args_hash, 'by', by or '', 'reason', reason or '')
     trim()
     redis.call('PUBLISH', 'cs:hints', row.id)

@@ -107,10 +107,19 @@ names! {
 pub struct Partition(u8);
 
 impl Partition {
+    /// How many there are.
+    pub const COUNT: usize = 16;
+
     /// The partition of an owner.
     #[must_use]
     pub const fn of(owner_hash: &Digest) -> Self {
         Self(owner_hash.as_bytes()[0] >> 4)
+    }
+
+    /// 0 to 15.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
     }
 
     /// All sixteen, in order.
@@ -258,6 +267,7 @@ mod tests {
         assert!(id.as_str().starts_with("dr_a_01"), "{id}");
         assert_eq!(id.as_str().parse(), Ok(id.clone()));
         assert_eq!(id.partition(), Partition(10));
+        assert_eq!((id.partition().index(), Partition(15).index() + 1), (10, Partition::COUNT));
         for bad in [
             "",
             "dr_a",

@@ -20,7 +20,7 @@ use crate::guard::views::{DraftView, Page};
 use crate::guard::who::{AppCaller, Approver};
 use crate::policy::model::PolicySet;
 use crate::store::contract::Filter;
-use crate::store::row::Event;
+use crate::store::cursor::{Cursor, Page as EventPage};
 
 /// The guard as approvers, apps and operators see it. The methods are those of [`Guard`].
 #[async_trait]
@@ -94,7 +94,7 @@ pub trait Desk: Send + Sync {
     /// # Errors
     ///
     /// A problem document.
-    async fn events(&self, who: &Approver, after: u64, limit: usize) -> Result<Vec<Event>, Problem>;
+    async fn events(&self, who: &Approver, after: &Cursor, limit: usize) -> Result<EventPage, Problem>;
 }
 
 /// A confirm as it came.
@@ -173,7 +173,7 @@ impl Desk for Arc<Guard> {
         Guard::reject_by_token(self, app, token, reason, decision_key).await
     }
 
-    async fn events(&self, who: &Approver, after: u64, limit: usize) -> Result<Vec<Event>, Problem> {
+    async fn events(&self, who: &Approver, after: &Cursor, limit: usize) -> Result<EventPage, Problem> {
         Guard::events(self, who, after, limit).await
     }
 }

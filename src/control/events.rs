@@ -23,6 +23,7 @@ use crate::base::id::DraftId;
 use crate::guard::problem::Problem;
 use crate::guard::who::Approver;
 use crate::policy::visible::spelled_json;
+use crate::store::cursor::Cursor;
 use crate::store::row::Event;
 
 use super::asked::{Asked, Caller};
@@ -52,7 +53,7 @@ pub(super) struct Live;
 struct Events {
     events: Vec<Event>,
     /// The cursor of the next page: `after` of the next call.
-    next: u64,
+    next: Cursor,
 }
 
 /// `GET /v1/events`
@@ -65,7 +66,7 @@ pub(super) async fn events(asked: Asked) -> Response {
 
 async fn try_events(asked: Asked) -> Result<Response, Problem> {
     let mut query = asked.query()?;
-    let after = query.take("after", "the `next` of the page before", |text| text.parse::<u64>().ok());
+    let after = query.take("after", "the `next` of the page before", |text| text.parse::<Cursor>().ok());
     let limit = query.take("limit", "a number from 1 to 1000", |text| {
         text.parse::<usize>().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit))
     });
@@ -78,15 +79,15 @@ async fn try_events(asked: Asked) -> Result<Response, Problem> {
     };
     if accepts("text/event-stream") {
         let resumed = asked.headers().get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-        return live(&asked, resumed.or(after).unwrap_or(0));
+        return live(&asked, resumed.or(after).unwrap_or_default());
     }
-    let after = after.unwrap_or(0);
-    let events = asked.state.desk.events(asked.approver()?, after, limit.unwrap_or(LIMIT_DEFAULT)).await?;
-    let next = events.last().map_or(after, |event| event.seq);
-    Ok(reply::json(200, &Events { events, next }))
+    let after = after.unwrap_or_default();
+    let page = asked.state.desk.events(asked.approver()?, &after, limit.unwrap_or(LIMIT_DEFAULT)).await?;
+    let next = page.next();
+    Ok(reply::json(200, &Events { events: page.events, next }))
 }
 
-fn live(asked: &Asked, after: u64) -> Result<Response, Problem> {
+fn live(asked: &Asked, after: Cursor) -> Result<Response, Problem> {
     let Caller::Approver { who, token_sha256 } = &asked.caller else { return Err(routes::credential_unknown()) };
     let permit = Arc::clone(&asked.state.streams).try_acquire_owned().map_err(|_| {
         Problem::new(
@@ -122,7 +123,7 @@ struct Feed {
     stopping: watch::Receiver<bool>,
     who: Approver,
     token_sha256: Digest,
-    after: u64,
+    after: Cursor,
     ends: Instant,
     greeted: bool,
     _permit: OwnedSemaphorePermit,
@@ -147,10 +148,10 @@ impl Feed {
                 return None;
             }
             // A store that is away ends the stream: the client comes back with its cursor.
-            let events = self.state.desk.events(&self.who, self.after, LIMIT_DEFAULT).await.ok()?;
-            if let Some(last) = events.last() {
-                self.after = last.seq;
-                return Some(events.iter().map(written).collect::<String>().into());
+            let page = self.state.desk.events(&self.who, &self.after, LIMIT_DEFAULT).await.ok()?;
+            self.after = page.next();
+            if !page.events.is_empty() {
+                return Some(page.with_cursors().map(written).collect::<String>().into());
             }
             let wait = KEEP_ALIVE.min(self.ends.saturating_duration_since(Instant::now()));
             tokio::select! {
@@ -164,7 +165,8 @@ impl Feed {
     }
 }
 
-fn written(event: &Event) -> String {
+/// An event of a stream. Its id is where a reader stands who has seen it.
+fn written((cursor, event): (Cursor, &Event)) -> String {
     let data = serde_json::to_string(event).unwrap_or_else(|_| "{}".to_owned());
-    format!("id: {}\nevent: {}\ndata: {}\n\n", event.seq, event.kind, spelled_json(&data))
+    format!("id: {cursor}\nevent: {}\ndata: {}\n\n", event.kind, spelled_json(&data))
 }

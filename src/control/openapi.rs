@@ -121,7 +121,10 @@ fn query_parameter(name: &str) -> Value {
         "risk" => (reference("Risk"), "Only this risk."),
         "cursor" => (json!({"type": "string"}), "The `next` of the page before."),
         "limit" => (json!({"type": "integer", "minimum": 1}), "How many at most: 200 drafts, 1000 events."),
-        "after" => (json!({"type": "integer", "minimum": 0}), "The `next` of the page before; 0 begins at the oldest."),
+        "after" => (
+            json!({"type": ["integer", "string"]}),
+            "The `next` of the page before, as it was; 0 begins at the oldest.",
+        ),
         "tool" => (json!({"type": "string"}), "Only this tool's."),
         "owner" => (json!({"type": "string"}), "Only this owner's."),
         _ => (json!({"type": "string"}), "For the console's own links."),

@@ -205,7 +205,8 @@ fn events() -> Schemas {
         "tool": text(), "status": reference("Status"), "epoch": count, "args_hash": digest(), "by": text(),
         "reason": text(),
     });
-    let page = json!({"events": {"type": "array", "items": reference("Event")}, "next": count});
+    let next = json!({"type": ["integer", "string"], "description": "Opaque: the `after` of the next call."});
+    let page = json!({"events": {"type": "array", "items": reference("Event")}, "next": next});
     vec![
         ("Event", object(event, &["seq", "at", "kind", "draft_id", "status"], false)),
         ("Events", object(page, &["events", "next"], false)),

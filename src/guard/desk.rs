@@ -13,7 +13,8 @@ use crate::draft::record::Draft;
 use crate::draft::seal::Opened;
 use crate::draft::state::{Status, Verdict};
 use crate::store::contract::{Filter, PAGE_MAX, SWEEP_MAX, page_is_full};
-use crate::store::row::{Event, Stored};
+use crate::store::cursor::{Cursor, Page as EventPage};
+use crate::store::row::Stored;
 
 use super::answer::Answer;
 use super::core::{Guard, not_found};
@@ -180,25 +181,26 @@ impl Guard {
         result.await.unwrap_or_else(|problem| problem.answer())
     }
 
-    /// Events after `seq`, oldest first, filtered by the approver's tenant.
+    /// Events after a cursor, filtered by the approver's tenant. The page's cursors pass what is
+    /// another tenant's, so that nobody reads it again and again.
     ///
     /// # Errors
     ///
     /// `DECISION_UNCERTAIN`.
-    pub async fn events(&self, who: &Approver, after: u64, limit: usize) -> Result<Vec<Event>, Problem> {
+    pub async fn events(&self, who: &Approver, after: &Cursor, limit: usize) -> Result<EventPage, Problem> {
         let limit = limit.clamp(1, SWEEP_MAX);
-        let mut after = after;
+        let mut after = after.clone();
         // A page that holds other tenants' events alone is read past: an empty answer means that
-        // there is nothing more, and its reader comes back with the cursor it had.
+        // there is nothing more.
         loop {
             let found =
-                self.parts.store.events(after, limit).await.map_err(|error| self.uncertain("events", &error))?;
-            let Some(last) = found.last() else { return Ok(Vec::new()) };
-            after = last.seq;
-            let own: Vec<Event> = found.into_iter().filter(|event| event.tenant == who.tenant).collect();
-            if !own.is_empty() {
+                self.parts.store.events(&after, limit).await.map_err(|error| self.uncertain("events", &error))?;
+            let last = found.events.is_empty();
+            let own = found.only(|event| event.tenant == who.tenant);
+            if last || !own.events.is_empty() {
                 return Ok(own);
             }
+            after = own.from;
         }
     }
 

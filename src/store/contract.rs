@@ -22,8 +22,9 @@ use crate::draft::receipt::Receipt;
 use crate::draft::record::Risk;
 use crate::draft::state::{Status, Verdict};
 
+use super::cursor::{Cursor, Page};
 use super::rights::Claim;
-use super::row::{Event, Stored};
+use super::row::Stored;
 
 /// A store that could not answer. Says nothing about a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -443,8 +444,11 @@ pub trait Store: Send + Sync {
     /// How many drafts stand in each status.
     async fn counts(&self) -> Result<Vec<(Status, u64)>, StoreError>;
 
-    /// Events after `seq`, oldest first, at most `limit`, 1 to [`SWEEP_MAX`].
-    async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>, StoreError>;
+    /// What comes after a cursor, oldest first, at most `limit` events, 1 to [`SWEEP_MAX`]. A store
+    /// has one sequence, or one per partition; the order holds within each. A page without events
+    /// says that there is nothing more. A cursor of another kind of store begins at the oldest
+    /// event: whoever reads on after a move to another store gets events at least once.
+    async fn events(&self, after: &Cursor, limit: usize) -> Result<Page, StoreError>;
 
     /// A hint for waiters on this node: the draft of every committed event. A receiver that
     /// lags must read again; the truth is the store.

@@ -8,6 +8,7 @@
 mod clock;
 pub mod conformance;
 pub mod contract;
+pub mod cursor;
 pub mod journal;
 #[cfg(test)]
 mod naive;

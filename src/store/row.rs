@@ -147,7 +147,8 @@ pub struct Stored {
 /// and digests, never args.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Position in the outbox; grows by one.
+    /// Position in the outbox of the store, or in that of the draft's partition where the store has
+    /// one for each; grows by one.
     pub seq: u64,
     /// When, by the store's clock.
     pub at: Timestamp,

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tokio::sync::broadcast;
 
 use crate::base::digest::Digest;
-use crate::base::id::{DraftId, NodeId, StepId};
+use crate::base::id::{DraftId, NodeId, Partition, StepId};
 use crate::base::time::{Clock, Timestamp};
 use crate::draft::decision::Decider;
 use crate::draft::state::{State, Status};
@@ -19,6 +19,7 @@ use super::contract::{
     Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, PAGE_MAX, Reject, Renewed, SWEEP_MAX, Settle,
     Settled, Store, StoreError, TakenOver, page_is_full,
 };
+use super::cursor::{Cursor, Page};
 use super::row::{Event, Row, Stored};
 use super::rows::{Rows, stored};
 use super::steps::care::{deletable, listed, place};
@@ -28,6 +29,8 @@ use super::steps::{care, decide, hold, overdue, release, settle, wild};
 /// A store in memory.
 pub struct Twin {
     clock: StoreClock,
+    /// Whether every partition has an outbox of its own, as on Redis.
+    parted: bool,
     tables: Mutex<Tables>,
     hints: broadcast::Sender<DraftId>,
 }
@@ -39,10 +42,16 @@ struct Tables {
     caller_keys: BTreeMap<Digest, DraftId>,
     /// By join key and number: newest last.
     joins: BTreeMap<(Digest, u64), DraftId>,
-    events: VecDeque<Event>,
+    /// By partition; the first one has them all where there is one outbox only.
+    outboxes: [Outbox; Partition::COUNT],
     last_number: u64,
-    last_seq: u64,
     keys: Option<Digest>,
+}
+
+#[derive(Default)]
+struct Outbox {
+    events: VecDeque<Event>,
+    last_seq: u64,
 }
 
 struct Kept {
@@ -53,12 +62,22 @@ struct Kept {
 }
 
 impl Twin {
-    /// An empty store on `clock`.
+    /// An empty store on `clock`, whose events have one sequence: the twin of SQLite.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self::with(clock, false)
+    }
+
+    /// An empty store on `clock`, whose events have a sequence per partition: the twin of Redis.
+    #[must_use]
+    pub fn in_partitions(clock: Arc<dyn Clock>) -> Self {
+        Self::with(clock, true)
+    }
+
+    fn with(clock: Arc<dyn Clock>, parted: bool) -> Self {
         let (clock, _) = StoreClock::new(clock, None);
         let (hints, _) = broadcast::channel(HINTS_MAX);
-        Self { clock, tables: Mutex::default(), hints }
+        Self { clock, parted, tables: Mutex::default(), hints }
     }
 
     /// Changes a row as somebody with write access to a store could.
@@ -75,7 +94,13 @@ impl Twin {
 
     fn step<T>(&self, run: impl FnOnce(&mut dyn Rows) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let mut tables = self.tables();
-        let mut rows = TwinRows { now: self.clock.now(), tables: &mut tables, told: Vec::new(), wrote: false };
+        let mut rows = TwinRows {
+            now: self.clock.now(),
+            tables: &mut tables,
+            parted: self.parted,
+            told: Vec::new(),
+            wrote: false,
+        };
         let answer = run(&mut rows);
         // Nothing can be rolled back here, so a step that fails must not have begun to write.
         debug_assert!(answer.is_ok() || !rows.wrote, "a step wrote before its last check");
@@ -89,6 +114,7 @@ impl Twin {
 struct TwinRows<'t> {
     now: Timestamp,
     tables: &'t mut Tables,
+    parted: bool,
     told: Vec<DraftId>,
     wrote: bool,
 }
@@ -100,6 +126,11 @@ impl TwinRows<'_> {
 
     fn kept(&mut self, id: &DraftId) -> Result<&mut Kept, StoreError> {
         self.tables.drafts.get_mut(id).ok_or_else(|| StoreError::Corrupt(format!("draft {id} is gone")))
+    }
+
+    /// The outbox that the draft's events go to.
+    fn outbox(&mut self, id: &DraftId) -> &mut Outbox {
+        &mut self.tables.outboxes[if self.parted { id.partition().index() } else { 0 }]
     }
 
     fn count(&self, at_most: u32, wanted: impl Fn(&Row) -> bool) -> u32 {
@@ -208,19 +239,21 @@ impl Rows for TwinRows<'_> {
     fn append(&mut self, event: Event) -> Result<(), StoreError> {
         self.wrote = true;
         self.told.push(event.draft_id.clone());
-        self.tables.last_seq += 1;
-        let seq = self.tables.last_seq;
-        self.tables.events.push_back(Event { seq, ..event });
+        let outbox = self.outbox(&event.draft_id);
+        outbox.last_seq += 1;
+        outbox.events.push_back(Event { seq: outbox.last_seq, ..event });
         Ok(())
     }
 
     fn trim(&mut self, before: Timestamp, at_most: usize) -> Result<(), StoreError> {
+        let (now, Some(id)) = (self.now, self.told.last().cloned()) else { return Ok(()) };
+        let events = &mut self.outbox(&id).events;
         for _ in 0..at_most {
-            let old = |event: &Event| event.at < before || wild(event.at, self.now);
-            if self.tables.events.len() < 2 || !self.tables.events.front().is_some_and(old) {
+            let old = |event: &Event| event.at < before || wild(event.at, now);
+            if events.len() < 2 || !events.front().is_some_and(old) {
                 break;
             }
-            self.tables.events.pop_front();
+            events.pop_front();
         }
         Ok(())
     }
@@ -357,10 +390,19 @@ impl Store for Twin {
         Ok(Status::ALL.into_iter().map(|status| (status, stands(status) as u64)).collect())
     }
 
-    async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
+    async fn events(&self, after: &Cursor, limit: usize) -> Result<Page, StoreError> {
+        let limit = limit.clamp(1, SWEEP_MAX);
         let tables = self.tables();
-        let later = tables.events.iter().filter(|event| event.seq > after);
-        Ok(later.take(limit.clamp(1, SWEEP_MAX)).cloned().collect())
+        let later = |outbox: &Outbox, seq: u64| -> Vec<Event> {
+            outbox.events.iter().filter(|event| event.seq > seq).take(limit).cloned().collect()
+        };
+        if !self.parted {
+            let seq = after.one();
+            return Ok(Page { from: Cursor::One(seq), events: later(&tables.outboxes[0], seq) });
+        }
+        let from = after.each();
+        let found = std::array::from_fn(|partition| later(&tables.outboxes[partition], from[partition]));
+        Ok(Page::merged(from, found, limit))
     }
 
     fn hints(&self) -> broadcast::Receiver<DraftId> {

@@ -7,6 +7,7 @@
 
 #[path = "resp.rs"]
 mod resp;
+#[allow(clippy::duplicate_mod)]
 #[path = "../it/support/wait.rs"]
 mod wait;
 
@@ -239,6 +240,18 @@ impl Redis {
         field(&self.command(&["INFO", "everything"]).text(), name).map(str::to_owned)
     }
 
+    /// A setting as `CONFIG GET` has it.
+    #[track_caller]
+    pub(crate) fn setting(&self, name: &str) -> String {
+        self.command(&["CONFIG", "GET", name]).texts().into_iter().nth(1).expect("a setting of this server")
+    }
+
+    /// Waits for something that it says.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        until(what, || holds(self));
+    }
+
     // The process.
 
     /// The process id.
@@ -348,6 +361,12 @@ impl Sentinel {
             let known = told.chunks_exact(2).find(|pair| pair[0] == what);
             known.is_some_and(|pair| pair[1].parse().is_ok_and(|known: usize| known >= count))
         });
+    }
+
+    /// The port on which the Sentinel itself listens.
+    #[track_caller]
+    pub(crate) fn own_port(&self) -> u16 {
+        self.0.port()
     }
 
     /// The port of the primary, as this Sentinel has it.

@@ -268,7 +268,22 @@ async fn events_come_in_pages_with_a_cursor() {
     assert_eq!((rest["events"].as_array().unwrap().len(), rest["next"].as_u64()), (3, Some(5)));
     let end = bench.get("/v1/events?after=5").await.json();
     assert_eq!((end["events"].as_array().unwrap().len(), end["next"].as_u64()), (0, Some(5)));
-    for bad in ["after=-1", "after=x", "limit=0", "limit=1001", "since=1"] {
+    let beyond = bench.get("/v1/events?after=18446744073709551615").await.json();
+    assert_eq!((beyond["events"].as_array().unwrap().len(), beyond["next"].as_u64()), (0, Some(u64::MAX)));
+    let others = ["0"; 16].join(".");
+    let anew = bench.get(&format!("/v1/events?after={others}&limit=1")).await.json();
+    assert_eq!((anew["events"][0]["seq"].as_u64(), anew["next"].as_u64()), (Some(1), Some(1)), "another store's");
+    for bad in [
+        "after=-1",
+        "after=x",
+        "after=",
+        "after=01",
+        "after=1.2",
+        "after=18446744073709551616",
+        "limit=0",
+        "limit=1001",
+        "since=1",
+    ] {
         assert_eq!(bench.get(&format!("/v1/events?{bad}")).await.code(), "REQUEST_INVALID", "{bad}");
     }
 }

@@ -37,6 +37,7 @@ use crate::guard::views::{DraftLine, DraftView, Page, RequestView};
 use crate::guard::who::{AppCaller, Approver, Rights};
 use crate::policy::model::PolicySet;
 use crate::store::contract::Filter;
+use crate::store::cursor::{Cursor, Page as EventPage};
 use crate::store::row::Event;
 
 pub(super) const PERSON: &str = "ap_person";
@@ -65,7 +66,7 @@ pub(super) enum Question {
     Again(DraftId),
     ConfirmByToken(AppCaller, String, Option<String>, Option<Duration>),
     RejectByToken(AppCaller, String, String, Option<String>),
-    Events(u64, usize),
+    Events(Cursor, usize),
 }
 
 /// Notes questions and gives prepared answers.
@@ -172,10 +173,11 @@ impl Desk for NotingDesk {
         self.decided()
     }
 
-    async fn events(&self, _who: &Approver, after: u64, limit: usize) -> Result<Vec<Event>, Problem> {
-        self.note(Question::Events(after, limit));
+    async fn events(&self, _who: &Approver, after: &Cursor, limit: usize) -> Result<EventPage, Problem> {
+        self.note(Question::Events(after.clone(), limit));
         let events = self.events.lock().unwrap();
-        Ok(events.iter().filter(|event| event.seq > after).take(limit).cloned().collect())
+        let later = events.iter().filter(|event| event.seq > after.one());
+        Ok(EventPage { from: Cursor::One(after.one()), events: later.take(limit).cloned().collect() })
     }
 }
 

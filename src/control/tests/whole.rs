@@ -1,10 +1,12 @@
 //! The shell over the real guard, the twin of the store and an upstream that counts effects.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use axum::body::Body;
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -17,7 +19,7 @@ use crate::control::{ControlParts, ControlState, router, schemas};
 use crate::draft::binding;
 use crate::guard::Guard;
 use crate::guard::observer::Unobserved;
-use crate::guard::tests::bench::{Bench, CLOSES, ask, held, identity, status};
+use crate::guard::tests::bench::{Bench, CLOSES, ask, held, identity, json as json_of, status};
 use crate::guard::who::{Pattern, Rights};
 use crate::upstream::fake::Script;
 
@@ -275,10 +277,80 @@ async fn a_reader_of_events_gets_past_another_tenants() {
     let (id, _) = held(&whole.guard, BODY).await;
     let got = whole.get(PERSON, "/v1/events?limit=1").await.json();
     assert_eq!(got["events"][0]["draft_id"], id.as_str());
+    let stranger = whole.get(STRANGER, "/v1/events?after=3").await.json();
+    assert_eq!(stranger, json!({"events": [], "next": 4}), "others' events are passed, not read again");
     assert_eq!((got["events"].as_array().unwrap().len(), got["next"].as_u64()), (1, Some(4)));
     let theirs = whole.get(STRANGER, "/v1/events").await.json();
     assert_eq!(theirs["events"].as_array().unwrap().len(), 3);
     assert_eq!(whole.get(STRANGER, "/v1/drafts").await.json()["drafts"].as_array().unwrap().len(), 3);
+}
+
+/// A page's cursors and a stream's ids are what is given back, whatever they look like.
+#[tokio::test(start_paused = true)]
+async fn events_of_a_store_in_partitions_are_read_with_opaque_cursors() {
+    let whole = whole(Bench::in_partitions());
+    let mut expected = BTreeSet::new();
+    for n in 0..12 {
+        let mut who = identity(&format!("u{n}"));
+        if n % 3 == 0 {
+            who.tenant = Tenant::new("elsewhere").unwrap();
+        }
+        let answer = ask(&whole.guard, who, BODY, None).await;
+        assert_eq!(answer.status, 202);
+        if n % 3 != 0 {
+            expected.insert(json_of(&answer)["draft_id"].as_str().unwrap().to_owned());
+        }
+    }
+    let partitions: BTreeSet<char> = expected.iter().filter_map(|id| id.chars().nth(3)).collect();
+    assert!(partitions.len() > 3, "{partitions:?}");
+    for limit in [1, 2, 100] {
+        let (mut after, mut read, mut cursors) = ("0".to_owned(), Vec::new(), vec!["0".to_owned()]);
+        loop {
+            let page = whole.get(PERSON, &format!("/v1/events?after={after}&limit={limit}")).await.json();
+            let ids = page["events"].as_array().unwrap().iter().map(|event| event["draft_id"].as_str().unwrap());
+            let before = read.len();
+            read.extend(ids.map(str::to_owned));
+            page["next"].as_str().expect("sixteen numbers").clone_into(&mut after);
+            cursors.push(after.clone());
+            if read.len() == before {
+                break;
+            }
+        }
+        assert_eq!((read.len(), read.into_iter().collect::<BTreeSet<_>>()), (expected.len(), expected.clone()));
+        // A stream goes on from any of them, by its own ids as well.
+        for cursor in cursors {
+            let first = streamed(&whole, &cursor, 1).await;
+            let rest = streamed(&whole, first.first().map_or(&cursor, |(id, _)| id), expected.len()).await;
+            let told: BTreeSet<&String> = first.iter().chain(&rest).map(|(_, draft)| draft).collect();
+            let behind = whole.get(PERSON, &format!("/v1/events?after={cursor}")).await.json();
+            assert_eq!(told.len(), first.len() + rest.len(), "each once");
+            assert_eq!(told.len(), behind["events"].as_array().unwrap().len(), "none is lost after {cursor}");
+        }
+    }
+}
+
+/// The first events of a stream after an id: their ids and drafts.
+async fn streamed(whole: &Whole, after: &str, at_most: usize) -> Vec<(String, String)> {
+    let token = bearer(PERSON);
+    let headers = [("authorization", &token[..]), ("accept", "text/event-stream"), ("last-event-id", after)];
+    let asked = request("GET", "/v1/events?after=0", &headers, Body::empty());
+    let mut body = router(&whole.state).oneshot(asked).await.unwrap().into_body();
+    let mut text = String::new();
+    // The paused clock goes on when everybody waits: then all is told that there is.
+    while !text.ends_with(": alive\n\n") {
+        let frame = body.frame().await.expect("it goes on").unwrap();
+        text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
+    }
+    let field = |event: &str, name: &str| {
+        let line = event.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        line.unwrap_or_default()
+    };
+    let events = text.split("\n\n").filter(|event| event.starts_with("id: "));
+    let read = |event: &str| {
+        let data: Value = serde_json::from_str(&field(event, "data: ")).unwrap();
+        (field(event, "id: "), data["draft_id"].as_str().unwrap().to_owned())
+    };
+    events.map(read).take(at_most).collect()
 }
 
 #[tokio::test]

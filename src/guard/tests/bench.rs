@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::base::chance::{Chance, SeededChance};
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, Initiator, NodeId, Owner, Principal, SessionId, StepId, Tenant};
-use crate::base::time::{ManualClock, Timestamp};
+use crate::base::time::{Clock, ManualClock, Timestamp};
 use crate::call::args::{self, BodyLimits};
 use crate::call::head::Head;
 use crate::draft::decision::Channel;
@@ -184,13 +184,22 @@ impl Bench {
         Self::over(|twin| twin)
     }
 
+    /// A bench whose store has an outbox per partition.
+    pub(crate) fn in_partitions() -> Self {
+        Self::with(Twin::in_partitions, |twin| twin)
+    }
+
     /// A bench whose store is wrapped.
     pub(crate) fn over(wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Self {
+        Self::with(Twin::new, wrap)
+    }
+
+    fn with(twin: impl FnOnce(Arc<dyn Clock>) -> Twin, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Self {
         let clock = Arc::new(ManualClock::new(START));
         let chance = Arc::new(SeededChance::new(42));
         let upstream = FakeUpstream::new(clock.clone()).otherwise(answers(201, r#"{"id":1}"#));
         let set = PolicySet::open("api", "http://api.test").expect("a legal set");
-        let twin = Arc::new(Twin::new(clock.clone()));
+        let twin = Arc::new(twin(clock.clone()));
         Self {
             store: wrap(twin.clone()),
             twin,

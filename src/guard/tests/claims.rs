@@ -14,6 +14,7 @@ use crate::draft::state::{Phase, State};
 use crate::guard::Guard;
 use crate::guard::pause::NoPause;
 use crate::store::contract::Filter;
+use crate::store::cursor::Cursor;
 use crate::store::row::Row;
 
 const BODY: &str = r#"{"a":1}"#;
@@ -57,7 +58,7 @@ async fn p2_a_claim_whose_confirmation_does_not_verify_ends_and_says_so() {
         let row = bench.store.get(&id).await.unwrap().unwrap().row;
         assert_eq!((row.state, row.failure.unwrap().as_str()), (State::Failed, "integrity"), "{votes}");
         assert!(bench.counts.integrity_failed.load(Ordering::SeqCst) >= 1);
-        let last = bench.store.events(0, 100).await.unwrap().pop().unwrap();
+        let last = bench.store.events(&Cursor::default(), 100).await.unwrap().events.pop().unwrap();
         assert_eq!((last.kind.as_str(), last.reason.as_deref()), ("draft.failed", Some("integrity")));
         told(&guard, &id, hash).await;
         // It has an end: no lease brings it back, and nobody is sent anything.

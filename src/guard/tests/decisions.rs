@@ -15,6 +15,7 @@ use crate::guard::verify;
 use crate::guard::who::{AppCaller, Pattern, Rights};
 use crate::policy::model::PolicySet;
 use crate::store::contract::{Decide, Decided};
+use crate::store::cursor::Cursor;
 use crate::store::row::Stored;
 
 #[tokio::test]
@@ -107,7 +108,7 @@ async fn an_expired_draft_is_gone_for_confirm_and_reject_alike() {
     assert_eq!(json(&answer)["recreate"], true);
     assert_eq!(guard.reject(&approver("alice"), &id, "no".to_owned(), None).await.status, 410);
     assert_eq!(status(&bench, &id).await, "expired");
-    let events = bench.store.events(0, 100).await.unwrap();
+    let events = bench.store.events(&Cursor::default(), 100).await.unwrap().events;
     assert_eq!(events.iter().filter(|event| event.kind == "draft.expired").count(), 1);
     assert_eq!(bench.effects(), 0);
 }

@@ -12,6 +12,7 @@ use crate::draft::state::Verdict;
 use crate::guard::pause::NoPause;
 use crate::guard::who::Pattern;
 use crate::store::contract::Store as _;
+use crate::store::cursor::Cursor;
 use crate::upstream::fake::{Script, Stop};
 
 fn bench() -> (Bench, Arc<Faulty>) {
@@ -35,7 +36,7 @@ async fn a_step_whose_answer_is_lost_is_asked_again_and_happens_once() {
             let answer = confirm(&guard, &id, hash).await;
             assert_eq!(json(&answer)["status"], "succeeded", "{step} {times}");
             assert_eq!(bench.effects(), 1, "{step} {times}");
-            let events = bench.store.events(0, 100).await.unwrap();
+            let events = bench.store.events(&Cursor::default(), 100).await.unwrap().events;
             let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
             assert_eq!(kinds, ["draft.held", "draft.confirmed", "draft.sending", "draft.succeeded"], "{step} {times}");
         }

@@ -17,7 +17,8 @@ use crate::store::contract::{
     Decide, Decided, Due, Ended, Filter, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store, StoreError,
     TakenOver,
 };
-use crate::store::row::{Event, Stored};
+use crate::store::cursor::{Cursor, Page};
+use crate::store::row::Stored;
 
 /// What happens to a call of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -200,7 +201,7 @@ impl Store for Faulty {
     async fn counts(&self) -> Result<Vec<(Status, u64)>, StoreError> {
         self.run("counts", self.inner.counts()).await
     }
-    async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
+    async fn events(&self, after: &Cursor, limit: usize) -> Result<Page, StoreError> {
         self.run("events", self.inner.events(after, limit)).await
     }
     fn hints(&self) -> broadcast::Receiver<DraftId> {

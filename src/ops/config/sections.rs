@@ -18,6 +18,19 @@ use super::model::{
 use super::values::{self, or};
 use super::{Overrides, keys, people};
 
+/// How the URL of a Redis store begins.
+const SCHEMES: [&str; 9] = [
+    "redis://",
+    "rediss://",
+    "valkey://",
+    "valkeys://",
+    "unix://",
+    "redis+sentinel://",
+    "rediss+sentinel://",
+    "redis+cluster://",
+    "rediss+cluster://",
+];
+
 /// The most replicas that can be waited for.
 const ACKS_MAX: u32 = 16;
 
@@ -128,8 +141,13 @@ fn store(file: &File<'_>, at: Option<&Fields<'_>>, folder: &Path) -> Option<Stor
     let place = of(at, "url", default.place, |node| place(file, node, folder));
     let timeout = of(at, "timeout", default.timeout, |node| file.duration(node, "`store.timeout`", "100ms", "1m"));
     let lease = of(at, "lease", default.lease, |node| file.duration(node, "`store.lease`", "1s", "10m"));
-    let acks =
-        of(at, "min_replica_acks", 0, |node| values::number(file, node, "`store.min_replica_acks`", 0, ACKS_MAX));
+    let by_default = match &place {
+        Some(StorePlace::Redis(url)) => redis::acks_by_default(url.reveal()),
+        Some(StorePlace::Sqlite(_)) | None => 0,
+    };
+    let acks = of(at, "min_replica_acks", by_default, |node| {
+        values::number(file, node, "`store.min_replica_acks`", 0, ACKS_MAX)
+    });
     let assumed = of(at, "assume", Assumed::default(), |node| assumed(file, node));
     if let (Some(at), Some(StorePlace::Sqlite(_))) = (at, &place) {
         for key in ["min_replica_acks", "assume"].into_iter().filter(|key| at.get(key).is_some()) {
@@ -151,13 +169,10 @@ fn place(file: &File<'_>, node: &Node, folder: &Path) -> Option<StorePlace> {
     {
         return Some(StorePlace::Sqlite(folder.join(path)));
     }
-    if url.starts_with("redis+sentinel:") || url.starts_with("redis+cluster:") {
-        file.later(node.place, "Sentinel and Cluster as a store");
-        return None;
-    }
-    if ["redis://", "rediss://", "valkey://", "valkeys://", "unix://"].iter().any(|scheme| url.starts_with(scheme)) {
+    if SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
         if let Err(error) = redis::check_url(&url) {
-            let hint = "write redis://USER:PASSWORD@HOST:PORT/DB, rediss:// for TLS, or unix://PATH";
+            let hint = "write redis://USER:PASSWORD@HOST:PORT/DB, rediss:// for TLS, unix://PATH, or \
+                        redis+sentinel://HOST:PORT,HOST:PORT/NAME, or redis+cluster://HOST:PORT,HOST:PORT";
             file.error_with(node.place, error.to_string(), hint);
             return None;
         }

@@ -1,10 +1,13 @@
 //! The outbox: one event per transition, in order, complete; and the hints.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::base::id::DraftId;
 use crate::draft::state::Verdict;
-use crate::store::contract::Ended;
+use crate::store::contract::{Ended, SWEEP_MAX};
+use crate::store::cursor::{Cursor, Page};
+use crate::store::row::Event;
 
 use super::harness::{Harness, LEASE, TTL, node};
 
@@ -49,9 +52,11 @@ pub async fn one_event_per_transition_in_order(h: &Harness) {
         ]
     );
     let events = h.events().await;
-    let numbers: Vec<u64> = events.iter().map(|event| event.seq).collect();
-    assert_eq!(numbers, (1..=events.len() as u64).collect::<Vec<_>>());
-    assert!(events.windows(2).all(|pair| pair[0].at <= pair[1].at));
+    for sequence in sequences(h, &events).await {
+        let numbers: Vec<u64> = sequence.iter().map(|event| event.seq).collect();
+        assert_eq!(numbers, (1..=sequence.len() as u64).collect::<Vec<_>>());
+        assert!(sequence.windows(2).all(|pair| pair[0].at <= pair[1].at));
+    }
     for event in events {
         let row = if event.draft_id == draft.row.id { &draft.row } else { &other.row };
         assert_eq!(
@@ -59,6 +64,22 @@ pub async fn one_event_per_transition_in_order(h: &Harness) {
             (row.tenant.clone(), row.owner_hash, row.tool.clone(), row.args_hash)
         );
     }
+}
+
+/// Events by the sequence that they are numbered in, each in the order given: one sequence, or one
+/// per partition.
+async fn sequences<'e>(h: &Harness, events: &'e [Event]) -> Vec<Vec<&'e Event>> {
+    let parted = is_parted(h).await;
+    let mut by_sequence: BTreeMap<usize, Vec<&Event>> = BTreeMap::new();
+    for event in events {
+        let sequence = if parted { event.draft_id.partition().index() } else { 0 };
+        by_sequence.entry(sequence).or_default().push(event);
+    }
+    by_sequence.into_values().collect()
+}
+
+async fn is_parted(h: &Harness) -> bool {
+    matches!(h.page(&Cursor::default(), 1).await.from, Cursor::Each(_))
 }
 
 /// Every committed event is hinted at; a receiver that reads after a hint sees the change.
@@ -81,10 +102,18 @@ pub async fn pages(h: &Harness) {
     for n in 0..10 {
         h.held(&h.call(&format!("{n}"))).await;
     }
-    let page = h.store().events(3, 4).await.expect("answers");
-    assert_eq!(page.iter().map(|event| event.seq).collect::<Vec<_>>(), [4, 5, 6, 7]);
-    assert!(h.store().events(10, 4).await.expect("answers").is_empty());
-    assert!(h.store().events(u64::MAX, 4).await.expect("answers").is_empty());
+    let numbers = |page: &Page| page.events.iter().map(|event| event.seq).collect::<Vec<_>>();
+    // One owner's drafts are in one partition.
+    let first = h.page(&Cursor::default(), 3).await;
+    let second = h.page(&first.next(), 4).await;
+    assert_eq!((numbers(&first), numbers(&second)), (vec![1, 2, 3], vec![4, 5, 6, 7]));
+    assert_eq!(second.from, first.next());
+    let end = h.page(&second.next(), 4).await.next();
+    let far = if is_parted(h).await { Cursor::Each([u64::MAX; 16]) } else { Cursor::One(u64::MAX) };
+    for nothing_behind in [end, far] {
+        let page = h.page(&nothing_behind, 4).await;
+        assert_eq!((page.next(), page.events), (nothing_behind, Vec::new()), "it stays where it stands");
+    }
     h.advance(Duration::from_secs(40 * 86_400)).await;
     for n in 10..16 {
         h.held(&h.call(&format!("{n}"))).await;
@@ -92,4 +121,54 @@ pub async fn pages(h: &Harness) {
     let left: Vec<u64> = h.events().await.into_iter().map(|event| event.seq).collect();
     assert_eq!(left, (11..=16).collect::<Vec<_>>());
     assert_eq!(left.iter().collect::<BTreeSet<_>>().len(), left.len());
+}
+
+/// Owners whose drafts are in several partitions.
+const OWNERS: [&str; 8] = ["olga", "ben", "cleo", "dora", "emil", "finn", "gita", "hugo"];
+
+/// Whoever reads on from the cursor of any event, in pages of any size, gets what stands behind it,
+/// each event once and in the order of its sequence.
+pub async fn every_cursor_leads_to_the_rest(h: &Harness) {
+    for n in 0..3 {
+        for owner in OWNERS {
+            h.held(&h.call(&format!("{n}")).from("default", owner, "agent")).await;
+        }
+        h.advance(Duration::from_millis(1)).await;
+    }
+    let all = h.page(&Cursor::default(), SWEEP_MAX).await;
+    assert_eq!(all.events.len(), 3 * OWNERS.len());
+    let places = |events: &[Event]| -> BTreeSet<(DraftId, u64)> {
+        events.iter().map(|event| (event.draft_id.clone(), event.seq)).collect()
+    };
+    let mut rest = places(&all.events);
+    assert_eq!(rest.len(), all.events.len(), "each once");
+    let begins = [(all.from.clone(), None)];
+    let steps = all.with_cursors().map(|(cursor, event)| (cursor, Some(event)));
+    for (cursor, read) in begins.into_iter().chain(steps) {
+        if let Some(event) = read {
+            rest.remove(&(event.draft_id.clone(), event.seq));
+        }
+        for limit in [1, 2, 7, SWEEP_MAX] {
+            let behind = h.events_after(cursor.clone(), limit).await;
+            assert_eq!((behind.len(), places(&behind)), (rest.len(), rest.clone()), "after {cursor} by {limit}");
+            for sequence in sequences(h, &behind).await {
+                assert!(sequence.windows(2).all(|pair| pair[0].seq + 1 == pair[1].seq), "after {cursor} by {limit}");
+            }
+        }
+    }
+    // What comes later is behind the end of today, whoever it is of.
+    let end = all.next();
+    h.held(&h.call("later").from("default", OWNERS[3], "agent")).await;
+    assert_eq!(h.events_after(end, 1).await.len(), 1);
+}
+
+/// A cursor of the other kind of store begins at the oldest event, and its page is one of this
+/// store's.
+pub async fn another_stores_cursor_begins_anew(h: &Harness) {
+    for owner in OWNERS {
+        h.held(&h.call("a").from("default", owner, "agent")).await;
+    }
+    let others = if is_parted(h).await { Cursor::One(5) } else { Cursor::Each([5; 16]) };
+    assert_eq!(h.page(&others, 3).await, h.page(&Cursor::default(), 3).await);
+    assert_eq!(h.events_after(others, 3).await.len(), OWNERS.len());
 }

@@ -20,6 +20,7 @@ use crate::draft::state::Verdict;
 use crate::store::contract::{
     Decide, Decided, Ended, Held, Hold, Mark, OwnerLimits, Reject, SWEEP_MAX, Settle, Settled, Store,
 };
+use crate::store::cursor::{Cursor, Page};
 use crate::store::rights::Claim;
 use crate::store::row::{Event, Stored};
 
@@ -378,14 +379,24 @@ impl Harness {
 
     /// Every event so far.
     pub async fn events(&self) -> Vec<Event> {
+        self.events_after(Cursor::default(), SWEEP_MAX).await
+    }
+
+    /// A page of events.
+    pub async fn page(&self, after: &Cursor, limit: usize) -> Page {
+        self.store.events(after, limit).await.expect("the store answers a read")
+    }
+
+    /// Every event after a cursor, read `limit` at a time.
+    pub async fn events_after(&self, mut after: Cursor, limit: usize) -> Vec<Event> {
         let mut events: Vec<Event> = Vec::new();
         loop {
-            let after = events.last().map_or(0, |event| event.seq);
-            let page = self.store.events(after, SWEEP_MAX).await.expect("the store answers a read");
-            if page.is_empty() {
+            let page = self.page(&after, limit).await;
+            if page.events.is_empty() {
                 return events;
             }
-            events.extend(page);
+            after = page.next();
+            events.extend(page.events);
         }
     }
 

@@ -70,7 +70,10 @@ macro_rules! conformance {
                 pages_and_filters, long_bodies_make_short_pages, sweeps_find_their_work, counts_name_every_status, keys_are_those_of_the_first,
                 a_wrong_clock_writes_nothing, nonsense_is_refused, check_answers,
             ],
-            events: [one_event_per_transition_in_order, hints_follow_commits, pages],
+            events: [
+                one_event_per_transition_in_order, hints_follow_commits, pages, every_cursor_leads_to_the_rest,
+                another_stores_cursor_begins_anew,
+            ],
         );
     };
     (@cases $module:ident, $make:path, $($group:ident: [$($case:ident),* $(,)?]),* $(,)?) => {

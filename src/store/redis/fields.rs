@@ -185,6 +185,8 @@ impl Fields {
         let [tenant, owner, initiator, service, tool, capability, risk, args_hash, created, expires, rest @ ..] = fixed;
         let [sealed_digest, token, join, replay, refusal] = rest;
         let millis = |name: &str, text: &str| self.named(name, text.parse::<i64>()).map(Timestamp::from_millis);
+        // Its place under its join key, which scripts compare.
+        self.number::<u64>("n")?;
         let word = self.must("state")?;
         let state = State::ALL.into_iter().find(|state| state_word(*state) == word);
         let row = Row {

@@ -1,5 +1,5 @@
-//! What the server must be, looked at when the store is opened and every ten seconds: a server that
-//! forgets is no store. Until it is what it must be, nothing is written and readiness says no.
+//! What the server must be, looked at when the store is opened, every ten seconds, and whenever
+//! readiness is asked: a server that forgets is no store. Until it is what it must be, nothing is written and readiness says no.
 
 use std::collections::HashMap;
 use std::sync::{OnceLock, PoisonError, RwLock};
@@ -88,39 +88,34 @@ impl Fitness {
     }
 }
 
-/// What is wrong with a server, each with what to do.
+/// What is wrong with the servers that take writes, each with what to do.
 async fn faults(link: &Link, acks_wanted: u32, assumed: Assumed) -> Result<Vec<String>, Failure> {
-    let mut ask = redis::pipe();
-    ask.cmd("INFO").arg("server");
-    let mut faults = Vec::new();
-    match link.ask(&ask, true).await {
-        Ok(mut found) => faults.extend(version(&text(found.pop().unwrap_or_default())?)),
-        Err(failure) if asks_forbidden(&failure) => {}
-        Err(failure) => return Err(failure),
-    }
-    let policy = setting(link, "maxmemory-policy").await?;
-    faults.extend(match policy.as_deref() {
+    let mut found: Vec<String> = versions(link).await?;
+    found.extend(settings(link, "maxmemory-policy").await?.into_iter().filter_map(|policy| match policy.as_deref() {
         Some("noeviction") => None,
         Some(other) => Some(format!(
             "its maxmemory-policy is {other}, so it may forget drafts: set `maxmemory-policy noeviction` in redis.conf"
         )),
         None if assumed.noeviction => None,
         None => Some(unknown("maxmemory-policy", "noeviction")),
-    });
+    }));
     if acks_wanted == 0 {
-        let appends = setting(link, "appendonly").await?;
-        faults.extend(match appends.as_deref() {
-            Some("yes") => None,
-            Some(_) => Some(
-                "it keeps no append-only file, so a restart loses confirmed drafts: set `appendonly yes`, or \
+        found.extend(settings(link, "appendonly").await?.into_iter().filter_map(|appends| {
+            match appends.as_deref() {
+                Some("yes") => None,
+                Some(_) => Some(
+                    "it keeps no append-only file, so a restart loses confirmed drafts: set `appendonly yes`, or \
                  `store.min_replica_acks: 1` with a replica"
-                    .to_owned(),
-            ),
-            None if assumed.durable => None,
-            None => Some(unknown("appendonly", "durable")),
-        });
+                        .to_owned(),
+                ),
+                None if assumed.durable => None,
+                None => Some(unknown("appendonly", "durable")),
+            }
+        }));
     }
-    Ok(faults)
+    // Servers of a Cluster are often wrong in the same way.
+    found.dedup();
+    Ok(found)
 }
 
 fn unknown(setting: &str, word: &str) -> String {
@@ -133,16 +128,35 @@ fn asks_forbidden(failure: &Failure) -> bool {
     matches!(failure.kind, "forbidden" | "server_error")
 }
 
-/// A setting; `None` where the server does not let itself be asked.
-async fn setting(link: &Link, name: &str) -> Result<Option<String>, Failure> {
+/// A setting of each server; `None` where it does not let itself be asked.
+async fn settings(link: &Link, name: &str) -> Result<Vec<Option<String>>, Failure> {
     let mut ask = redis::pipe();
     ask.cmd("CONFIG").arg("GET").arg(name);
-    let found: HashMap<Vec<u8>, Vec<u8>> = match link.ask(&ask, true).await {
-        Ok(mut found) => pairs(found.pop().unwrap_or(Value::Nil)).unwrap_or_default(),
-        Err(failure) if asks_forbidden(&failure) => return Ok(None),
-        Err(failure) => return Err(failure),
-    };
-    Ok(found.get(name.as_bytes()).map(|value| String::from_utf8_lossy(value).into_owned()))
+    let mut settings = Vec::new();
+    for answer in link.ask_all(&ask).await? {
+        let found: HashMap<Vec<u8>, Vec<u8>> = match answer {
+            Ok(mut found) => pairs(found.pop().unwrap_or(Value::Nil)).unwrap_or_default(),
+            Err(failure) if asks_forbidden(&failure) => HashMap::new(),
+            Err(failure) => return Err(failure),
+        };
+        settings.push(found.get(name.as_bytes()).map(|value| String::from_utf8_lossy(value).into_owned()));
+    }
+    Ok(settings)
+}
+
+/// What is wrong with the servers' versions; one that does not tell is judged by whether scripts run.
+async fn versions(link: &Link) -> Result<Vec<String>, Failure> {
+    let mut ask = redis::pipe();
+    ask.cmd("INFO").arg("server");
+    let mut found = Vec::new();
+    for answer in link.ask_all(&ask).await? {
+        match answer {
+            Ok(mut answer) => found.extend(version(&text(answer.pop().unwrap_or_default())?)),
+            Err(failure) if asks_forbidden(&failure) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(found)
 }
 
 fn version(info: &str) -> Option<String> {

@@ -9,16 +9,14 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, Value};
 use tokio::time::timeout;
 
 use crate::store::contract::StoreError;
 
+use super::address::{Server, connect_to};
+use super::connection::Connection;
 use super::script::Script;
-
-/// Bytes that may wait to be written on one connection before callers wait.
-const PIPELINE: usize = 4_096;
 
 /// Connections kept for steps that wait for replicas: each carries one at a time.
 const ACKNOWLEDGED: usize = 16;
@@ -57,22 +55,22 @@ pub(super) struct Acks {
     pub(super) patience: Duration,
 }
 
-/// The server behind one URL.
+/// Connections to the server behind one URL.
 pub(super) struct Link {
-    client: Client,
+    server: Server,
     patience: Duration,
-    shared: tokio::sync::Mutex<Option<(u64, MultiplexedConnection)>>,
+    shared: tokio::sync::Mutex<Option<(u64, Connection)>>,
     generation: std::sync::atomic::AtomicU64,
     /// Connections on which only acknowledged steps run, one at a time: WAIT speaks of the writes
     /// of its own connection.
-    own: Mutex<Vec<MultiplexedConnection>>,
+    own: Mutex<Vec<Connection>>,
     own_turns: tokio::sync::Semaphore,
 }
 
 impl Link {
-    pub(super) fn new(client: Client, patience: Duration) -> Self {
+    pub(super) fn new(server: Server, patience: Duration) -> Self {
         Self {
-            client,
+            server,
             patience,
             shared: tokio::sync::Mutex::default(),
             generation: std::sync::atomic::AtomicU64::default(),
@@ -81,19 +79,35 @@ impl Link {
         }
     }
 
-    /// A connection of its own for messages.
+    /// A connection of its own for messages. A Cluster hands them to all of its nodes.
     pub(super) async fn subscription(&self) -> Result<redis::aio::PubSub, RedisError> {
-        self.client.get_async_pubsub().await
+        let mut failed = None;
+        for server in self.server.primaries().await? {
+            match server.get_async_pubsub().await {
+                Ok(subscription) => return Ok(subscription),
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.unwrap_or_else(|| RedisError::from((ErrorKind::Io, "no server takes writes"))))
     }
 
-    async fn connect(&self) -> Result<MultiplexedConnection, Failure> {
-        // Bounded by our own clock: the library's own time would end a call without telling whether
-        // it was sent.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(PIPELINE);
-        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+    /// Asks each server that takes writes.
+    pub(super) async fn ask_all(&self, commands: &Pipeline) -> Result<Vec<Result<Vec<Value>, Failure>>, Failure> {
+        let primaries = self.bounded(self.server.primaries()).await?;
+        let mut answers = Vec::with_capacity(primaries.len());
+        for server in primaries {
+            let mut connection = Connection::One(self.bounded(connect_to(&server)).await?);
+            answers.push(self.answered(connection.each(commands), true).await);
+        }
+        Ok(answers)
+    }
+
+    async fn connect(&self) -> Result<Connection, Failure> {
+        self.bounded(self.server.connect()).await
+    }
+
+    /// Something on the way to a connection, before any command.
+    async fn bounded<T>(&self, connecting: impl Future<Output = Result<T, RedisError>>) -> Result<T, Failure> {
         match timeout(self.patience, connecting).await {
             Ok(Ok(connection)) => Ok(connection),
             Ok(Err(error)) => Err(refused("disconnected", &error)),
@@ -103,7 +117,7 @@ impl Link {
         }
     }
 
-    async fn shared(&self) -> Result<(u64, MultiplexedConnection), Failure> {
+    async fn shared(&self) -> Result<(u64, Connection), Failure> {
         let mut shared = self.shared.lock().await;
         if let Some(found) = shared.as_ref() {
             return Ok(found.clone());
@@ -124,30 +138,26 @@ impl Link {
 
     /// Asks a plain question, or several at once.
     pub(super) async fn ask(&self, commands: &Pipeline, reads: bool) -> Result<Vec<Value>, Failure> {
-        let count = commands.cmd_iter().count();
         let mut may_repeat = reads;
-        let values = loop {
+        loop {
             let (generation, mut connection) = self.shared().await?;
-            match self.answered(connection.send_packed_commands(commands, 0, count), reads).await {
-                Ok(values) => break values,
-                Err(failure) => self.lost(generation, failure, &mut may_repeat).await?,
+            match self.answered(connection.each(commands), reads).await {
+                Ok(values) => return Ok(values),
+                Err(failure) => self.lost(generation, &connection, failure, &mut may_repeat).await?,
             }
-        };
-        values.into_iter().map(|value| value.extract_error().map_err(|error| meaning(&error, reads))).collect()
+        }
     }
 
     /// Runs one step in one round trip; two where the server does not know the script yet.
-    pub(super) async fn step(&self, script: &Script, key: &str, args: &[Vec<u8>]) -> Result<Value, Failure> {
+    pub(super) async fn step(&self, script: &Script, keys: &[String], args: &[Vec<u8>]) -> Result<Value, Failure> {
         let (mut may_repeat, mut known) = (script.reads, true);
         loop {
             let (generation, mut connection) = self.shared().await?;
-            let command = call(script, key, args, known);
-            // The library hands an error of the server over as a value.
-            let asked = async { connection.send_packed_command(&command).await?.extract_error() };
-            match self.answered(asked, script.reads).await {
+            let command = call(script, keys, args, known);
+            match self.answered(connection.command(&command), script.reads).await {
                 Ok(value) => return Ok(value),
                 Err(failure) if known && failure.kind == "noscript" => known = false,
-                Err(failure) => self.lost(generation, failure, &mut may_repeat).await?,
+                Err(failure) => self.lost(generation, &connection, failure, &mut may_repeat).await?,
             }
         }
     }
@@ -155,8 +165,14 @@ impl Link {
     /// What a failure does to the shared connection, and whether it ends the call. A question that only
     /// reads and whose connection was lost under it is asked once more on a new one: the old one may have
     /// been dead for long.
-    async fn lost(&self, generation: u64, failure: Failure, may_repeat: &mut bool) -> Result<(), Failure> {
-        if breaks(&failure) {
+    async fn lost(
+        &self,
+        generation: u64,
+        connection: &Connection,
+        failure: Failure,
+        may_repeat: &mut bool,
+    ) -> Result<(), Failure> {
+        if breaks(&failure) && !connection.heals() {
             self.drop_shared(generation).await;
         }
         if failure.kind == "disconnected" && std::mem::take(may_repeat) { Ok(()) } else { Err(failure) }
@@ -167,7 +183,7 @@ impl Link {
     pub(super) async fn acknowledged(
         &self,
         script: &Script,
-        key: &str,
+        keys: &[String],
         args: &[Vec<u8>],
         acks: Acks,
     ) -> Result<Value, Failure> {
@@ -184,9 +200,9 @@ impl Link {
         };
         for known in [true, false] {
             let mut both = redis::pipe();
-            both.add_command(call(script, key, args, known));
+            both.add_command(call(script, keys, args, known));
             both.cmd("WAIT").arg(acks.wanted).arg(u64::try_from(acks.patience.as_millis()).unwrap_or(u64::MAX));
-            let asked = connection.send_packed_commands(&both, 0, 2);
+            let asked = connection.together(&both);
             // Not put back where it failed: what is still on its way would be read as another's answer.
             let mut answers = self.answered(asked, false).await?.into_iter();
             let (step, count) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
@@ -194,7 +210,9 @@ impl Link {
                 Err(failure) if known && failure.kind == "noscript" => continue,
                 other => other,
             };
-            self.own.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            if !step.as_ref().is_err_and(breaks) {
+                self.own.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            }
             let step = step?;
             let have = match count.extract_error() {
                 Ok(Value::Int(have)) => have,
@@ -219,9 +237,9 @@ impl Link {
     }
 }
 
-fn call(script: &Script, key: &str, args: &[Vec<u8>], known: bool) -> Cmd {
+fn call(script: &Script, keys: &[String], args: &[Vec<u8>], known: bool) -> Cmd {
     let mut command = if known { redis::cmd("EVALSHA") } else { redis::cmd("EVAL") };
-    command.arg(if known { &script.sha } else { &script.text }).arg(1).arg(key);
+    command.arg(if known { &script.sha } else { &script.text }).arg(keys.len()).arg(keys);
     for arg in args {
         command.arg(arg.as_slice());
     }
@@ -241,6 +259,9 @@ fn refused(kind: &'static str, error: &RedisError) -> Failure {
 /// What an error says about the step: refused before it ran, run in part, or nobody knows.
 fn meaning(error: &RedisError, reads: bool) -> Failure {
     let why = error.to_string();
+    if error.kind() == ErrorKind::ClusterConnectionNotFound {
+        return Failure::unavailable("disconnected", why);
+    }
     let Some(code) = error.code() else {
         return Failure::unanswered("disconnected", why, reads);
     };

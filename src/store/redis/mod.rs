@@ -5,6 +5,8 @@
 //! never decide a race outside a script, send a command twice by itself, or believe a field that it
 //! cannot read.
 
+mod address;
+mod connection;
 mod fields;
 mod fitness;
 mod hints;
@@ -29,6 +31,8 @@ use crate::base::time::{Clock, Timestamp};
 use crate::draft::decision::Decider;
 use crate::draft::state::Status;
 
+use self::address::Server;
+pub use self::address::acks_by_default;
 pub use self::fitness::Assumed;
 use self::fitness::Fitness;
 use self::link::{Acks, Failure, Link};
@@ -39,8 +43,9 @@ use super::contract::{
     Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store,
     StoreError, TakenOver,
 };
+use super::cursor::{Cursor, Page};
 use super::observer::{StoreObserver, Unwatched};
-use super::row::{Event, Stored};
+use super::row::Stored;
 
 /// How often the server is looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -89,11 +94,7 @@ pub enum OpenError {
 ///
 /// [`OpenError::Url`].
 pub fn check_url(url: &str) -> Result<(), OpenError> {
-    client(url).map(drop)
-}
-
-fn client(url: &str) -> Result<redis::Client, OpenError> {
-    redis::Client::open(url).map_err(|error| OpenError::Url(error.to_string()))
+    Server::parse(url, LOOK).map(drop)
 }
 
 /// The store on a Redis server. Dropping it ends its tasks; what was asked for is not undone.
@@ -139,7 +140,7 @@ impl RedisStore {
     }
 
     async fn begin(url: &str, clock: Arc<dyn Clock>, options: RedisOptions, handed: bool) -> Result<Self, OpenError> {
-        let link = Arc::new(Link::new(client(url)?, options.step_timeout));
+        let link = Arc::new(Link::new(Server::parse(url, options.step_timeout)?, options.step_timeout));
         let unreachable = |failure: Failure| OpenError::Unreachable(failure.error.to_string());
         let fitness = Arc::new(Fitness::new(options.min_replica_acks, options.assumed));
         fitness.look(&link).await.map_err(unreachable)?;
@@ -187,10 +188,9 @@ impl RedisStore {
         })
     }
 
-    fn bound(&self, call: Call) -> Result<(String, Vec<Vec<u8>>), Failure> {
+    fn bound(&self, call: Call) -> Result<(Vec<String>, Vec<Vec<u8>>), Failure> {
         let clock = if self.handed { self.clock.now().as_millis().to_string() } else { String::new() };
-        let key = key(call.partition, "meta");
-        Ok((key, call.with("clock", clock).ordered()?))
+        Ok((call.keys()?, call.with("clock", clock).ordered()?))
     }
 
     async fn run_raw(&self, call: Call) -> Result<Value, Failure> {
@@ -198,8 +198,8 @@ impl RedisStore {
         if !script.reads {
             self.fitness.fit()?;
         }
-        let (key, args) = self.bound(call)?;
-        self.link.step(script, &key, &args).await
+        let (keys, args) = self.bound(call)?;
+        self.link.step(script, &keys, &args).await
     }
 
     async fn run(&self, call: Call) -> Result<Reply, Failure> {
@@ -216,9 +216,9 @@ impl RedisStore {
         }
         self.fitness.fit()?;
         let script = call.script;
-        let (key, args) = self.bound(call)?;
+        let (keys, args) = self.bound(call)?;
         let acks = Acks { wanted, patience: self.options.step_timeout / 2 };
-        Ok(Reply::read(script, self.link.acknowledged(script, &key, &args, acks).await?)?)
+        Ok(Reply::read(script, self.link.acknowledged(script, &keys, &args, acks).await?)?)
     }
 
     async fn told<T>(
@@ -361,8 +361,8 @@ impl Store for RedisStore {
         self.told("counts", self.count()).await
     }
 
-    async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
-        self.told("events", self.outbox(&[after; 16], limit)).await
+    async fn events(&self, after: &Cursor, limit: usize) -> Result<Page, StoreError> {
+        self.told("events", self.outbox(after, limit)).await
     }
 
     fn hints(&self) -> broadcast::Receiver<DraftId> {

@@ -7,13 +7,14 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
-use redis::{Pipeline, Value};
+use redis::Value;
 
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, NodeId, Partition};
 use crate::base::time::Timestamp;
 use crate::draft::state::Status;
 use crate::store::contract::{Due, Filter, PAGE_MAX, SWEEP_MAX, StoreError, page_is_full};
+use crate::store::cursor::{Cursor, Page};
 use crate::store::row::{Event, Stored};
 use crate::store::steps::care::{listed, place};
 
@@ -24,11 +25,18 @@ use super::script::SCRIPTS;
 use super::steps::{Call, names};
 use super::{RedisStore, key};
 
-/// How large the probe of readiness is: about as much as a usual hold writes.
-const PROBE_BYTES: usize = 4_096;
+/// How large the probe of readiness is in each partition: all of them about as much as a usual hold.
+const PROBE_BYTES: usize = 256;
 
 fn strange(what: &str) -> StoreError {
     StoreError::Corrupt(format!("an answer of the server cannot be read: {what}"))
+}
+
+/// All lines of the index that begin with `stem`, as bounds of a range.
+fn line_range(stem: &str) -> (Vec<u8>, Vec<u8>) {
+    let from = [b"[".as_slice(), stem.as_bytes()].concat();
+    let to = [b"[".as_slice(), stem.as_bytes(), b"\xff"].concat();
+    (from, to)
 }
 
 impl RedisStore {
@@ -44,14 +52,19 @@ impl RedisStore {
     /// The draft that a token opens. The digest does not tell the partition, so each is asked, in
     /// one pipeline.
     pub(super) async fn find_token(&self, digest: &Digest) -> Result<Option<Stored>, Failure> {
-        let name = format!("t:{digest}");
+        let (from, to) = line_range(&format!("tok {digest} "));
         let mut ask = redis::pipe();
         for partition in Partition::all() {
-            ask.cmd("GET").arg(key(partition, &name));
+            let index = key(partition, "ix");
+            ask.cmd("ZRANGEBYLEX").arg(index).arg(&from).arg(&to).arg("LIMIT").arg(0).arg(1);
         }
-        let found = self.link.ask(&ask, true).await?.into_iter().find(|value| *value != Value::Nil);
-        let Some(found) = found else { return Ok(None) };
-        let id: DraftId = text(found)?.parse().map_err(|_| strange("a token's draft"))?;
+        let mut lines = Vec::new();
+        for found in self.link.ask(&ask, true).await? {
+            lines.extend(texts(found)?);
+        }
+        let Some(line) = lines.first() else { return Ok(None) };
+        let id = line.rsplit(' ').next().unwrap_or_default();
+        let id: DraftId = id.parse().map_err(|_| strange("a token's draft"))?;
         match self.load(&id).await? {
             Some(stored) if stored.row.token_digest == *digest => Ok(Some(stored)),
             Some(_) => Err(StoreError::Corrupt(format!("draft {id}: a token that is not its own opens it")).into()),
@@ -160,7 +173,8 @@ impl RedisStore {
         let mut ask = redis::pipe();
         for partition in Partition::all() {
             for status in Status::ALL {
-                ask.cmd("ZCARD").arg(key(partition, &format!("st:{status}")));
+                let (from, to) = line_range(&format!("st {status} "));
+                ask.cmd("ZLEXCOUNT").arg(key(partition, "ix")).arg(from).arg(to);
             }
         }
         let mut counts = Status::ALL.map(|status| (status, 0_u64));
@@ -171,37 +185,51 @@ impl RedisStore {
         Ok(counts.to_vec())
     }
 
-    /// Events after a position in each partition, oldest first; one that cannot be read is left
-    /// out: its number shows the gap.
-    pub(super) async fn outbox(&self, after: &[u64; 16], limit: usize) -> Result<Vec<Event>, Failure> {
+    /// Events after a position in each partition; one that cannot be read is left out and read past:
+    /// its number shows the gap.
+    pub(super) async fn outbox(&self, after: &Cursor, limit: usize) -> Result<Page, Failure> {
         let limit = limit.clamp(1, SWEEP_MAX);
-        let mut ask = redis::pipe();
-        for (partition, after) in Partition::all().zip(after) {
-            let from = after.saturating_add(1).to_string();
-            ask.cmd("XRANGE").arg(key(partition, "ev")).arg(from).arg("+").arg("COUNT").arg(limit);
+        let mut from = after.each();
+        loop {
+            let begun = from;
+            let mut ask = redis::pipe();
+            for (partition, after) in Partition::all().zip(begun) {
+                let from = after.saturating_add(1).to_string();
+                ask.cmd("XRANGE").arg(key(partition, "ev")).arg(from).arg("+").arg("COUNT").arg(limit);
+            }
+            let mut found: [Vec<Event>; Partition::COUNT] = Default::default();
+            for (partition, entries) in Partition::all().zip(self.link.ask(&ask, true).await?) {
+                let Value::Array(entries) = entries else { return Err(strange("a stream").into()) };
+                for (seq, event) in entries.into_iter().filter_map(numbered) {
+                    let own = &mut found[partition.index()];
+                    // What names another partition would move the reader there.
+                    match event.filter(|event| event.draft_id.partition() == partition) {
+                        Some(event) => own.push(event),
+                        None if own.is_empty() => from[partition.index()] = seq,
+                        None => {}
+                    }
+                }
+            }
+            let page = Page::merged(from, found, limit);
+            if !page.events.is_empty() || from == begun {
+                return Ok(page);
+            }
         }
-        let mut events = Vec::new();
-        for found in self.link.ask(&ask, true).await? {
-            let Value::Array(entries) = found else { return Err(strange("a stream").into()) };
-            events.extend(entries.into_iter().filter_map(event));
-        }
-        // Each partition's are in order already, and a stable order keeps them so.
-        events.sort_by_key(|event: &Event| event.at);
-        events.truncate(limit);
-        Ok(events)
     }
 
-    /// Writes something small, so that a server that takes no writes shows.
+    /// Writes something small in each partition, so that a server that takes no writes shows.
     pub(super) async fn probe(&self) -> Result<(), Failure> {
-        let mut ask = Pipeline::new();
-        ask.cmd("SET").arg(key(Partition::first(), "probe")).arg(vec![0_u8; PROBE_BYTES]);
+        let mut ask = redis::pipe();
+        for partition in Partition::all() {
+            ask.cmd("SET").arg(key(partition, "probe")).arg(vec![0_u8; PROBE_BYTES]);
+        }
         self.link.ask(&ask, false).await.map(drop)
     }
 }
 
 /// Compares the key-set fingerprint with the first node's; writes it if there is none.
 pub(super) async fn same_fingerprint(link: &Link, own: &Digest) -> Result<bool, Failure> {
-    let mut ask = Pipeline::new();
+    let mut ask = redis::pipe();
     ask.cmd("SET").arg(key(Partition::first(), "keys")).arg(own.to_hex()).arg("NX").arg("GET");
     match link.ask(&ask, false).await?.pop().unwrap_or_default() {
         Value::Nil => Ok(true),
@@ -209,11 +237,17 @@ pub(super) async fn same_fingerprint(link: &Link, own: &Digest) -> Result<bool, 
     }
 }
 
-/// An entry of a stream: `[id, [name, value, …]]`.
-fn event(entry: Value) -> Option<Event> {
+/// An entry of a stream, `[id, [name, value, …]]`: the number in its id, and the event if it is one.
+fn numbered(entry: Value) -> Option<(u64, Option<Event>)> {
     let Value::Array(parts) = entry else { return None };
     let [id, fields] = <[Value; 2]>::try_from(parts).ok()?;
-    let seq = text(id).ok()?.strip_suffix("-0")?.parse().ok()?;
+    let id = text(id).ok()?;
+    let (seq, rest) = id.split_once('-')?;
+    let seq = seq.parse().ok()?;
+    Some((seq, if rest == "0" { event(seq, fields) } else { None }))
+}
+
+fn event(seq: u64, fields: Value) -> Option<Event> {
     let flat = texts(fields).ok()?;
     let fields: BTreeMap<&str, &str> = flat.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect();
     let field = |name: &str| fields.get(name).copied();

@@ -21,11 +21,11 @@ use crate::store::row::Stored;
 use crate::store::steps::release::{LOST_TEXT, TAKE_OVER};
 use crate::store::steps::{LEASE_MAX, bounded, decide, hold, misuse, reason_code, settle};
 
-use super::RedisStore;
 use super::fields::{evidence_line, evidence_rest, fixed};
 use super::link::Failure;
 use super::reply::Reply;
 use super::script::{SCRIPTS, Script, verdict_word};
+use super::{RedisStore, key};
 
 /// The arguments of one call, by the names of the script's head.
 pub(super) struct Call {
@@ -60,6 +60,24 @@ impl Call {
         self.with(name, value.map(Digest::to_hex).unwrap_or_default())
     }
 
+    /// The keys that the head names.
+    pub(super) fn keys(&self) -> Result<Vec<String>, StoreError> {
+        let draft = |arg: &str| {
+            let found = self.args.iter().find(|(name, _)| *name == arg);
+            let id = found.and_then(|(_, id)| std::str::from_utf8(id).ok());
+            id.map(|id| format!("d:{id}")).ok_or_else(|| misuse(&format!("{} without {arg}", self.script.name)))
+        };
+        let named = |name: &&'static str| {
+            let own = match *name {
+                "draft" => draft("id")?,
+                "old" => draft("old")?,
+                other => other.to_owned(),
+            };
+            Ok(key(self.partition, &own))
+        };
+        self.script.keys.iter().map(named).collect()
+    }
+
     /// In the order of the head. A name that the head has not, or one that is missing, is a mistake
     /// of this crate: nothing is sent.
     pub(super) fn ordered(mut self) -> Result<Vec<Vec<u8>>, StoreError> {
@@ -86,6 +104,15 @@ fn millis(duration: Duration) -> u128 {
 
 fn holding(call: Call, ask: &Hold, sealed_digest: &Digest) -> Call {
     call.with("fixed", fixed(ask, sealed_digest))
+        .with("tenant", ask.tenant.as_str())
+        .with("owner", ask.owner_hash.to_hex())
+        .with("tool", ask.tool.as_str())
+        .with("args_hash", ask.args_hash.to_hex())
+        .with("join", ask.join_key.to_hex())
+        .with("token", ask.token_digest.to_hex())
+        .with("sealed_digest", sealed_digest.to_hex())
+        .number("created_at", ask.created_at.as_millis())
+        .number("expires_at", ask.expires_at.as_millis())
         .with("session", ask.session.as_str())
         .digest("ckey", ask.caller_key.as_ref())
         .with("sealed", ask.sealed.as_slice())
@@ -144,7 +171,6 @@ impl RedisStore {
         let call = Call::new(&SCRIPTS.again, &ask.id)
             .with("old", old.as_str())
             .step(hold::step_of(&ask.id))
-            .with("owner", ask.owner_hash.to_hex())
             .with("initiator", ask.initiator.as_str());
         let reply = self.run(holding(call, &ask, &Digest::of(&ask.sealed))).await?;
         Ok(match reply.word.as_str() {

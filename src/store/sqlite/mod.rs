@@ -39,8 +39,9 @@ use super::contract::{
     Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store,
     StoreError, TakenOver,
 };
+use super::cursor::{Cursor, Page};
 use super::observer::{StoreObserver, Unwatched};
-use super::row::{Event, Stored};
+use super::row::Stored;
 use super::rows::{Rows as _, stored};
 use super::steps::{care, decide, hold, release, settle};
 
@@ -285,8 +286,10 @@ impl Store for SqliteStore {
         self.read("counts", |rows| Ok(rows.tally.counts())).await
     }
 
-    async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
-        self.read("events", move |rows| queries::events(rows, after, limit)).await
+    async fn events(&self, after: &Cursor, limit: usize) -> Result<Page, StoreError> {
+        let after = after.one();
+        let events = self.read("events", move |rows| queries::events(rows, after, limit)).await?;
+        Ok(Page { from: Cursor::One(after), events })
     }
 
     fn hints(&self) -> broadcast::Receiver<DraftId> {

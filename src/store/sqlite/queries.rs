@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use rusqlite::types::Value;
-use rusqlite::{Params, params, params_from_iter};
+use rusqlite::{Params, params_from_iter};
 
 use super::rows::{COLUMNS, SqlRows};
 use crate::base::digest::Digest;
@@ -130,18 +130,19 @@ fn ids(
     rows.some(sql, values, limit, |found| found.ok().filter(&wanted).map(|row| row.id))
 }
 
-/// Events after `after`, oldest first. One that cannot be read is left out: its number shows the
-/// gap.
+/// Events after `after`, oldest first. One that cannot be read is left out and read past: its number
+/// shows the gap.
 pub(super) fn events(rows: &mut SqlRows<'_>, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
     let after = i64::try_from(after).unwrap_or(i64::MAX);
-    let limit = i64::try_from(limit.clamp(1, SWEEP_MAX)).unwrap_or(1);
+    let limit = limit.clamp(1, SWEEP_MAX);
     let connection = rows.connection;
     let read = || -> rusqlite::Result<Vec<Event>> {
-        let mut statement =
-            connection.prepare_cached("SELECT seq, body FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2")?;
-        let mut found = statement.query(params![after, limit])?;
+        let mut statement = connection.prepare_cached("SELECT seq, body FROM events WHERE seq > ?1 ORDER BY seq")?;
+        let mut found = statement.query([after])?;
         let mut events = Vec::new();
-        while let Some(row) = found.next()? {
+        while events.len() < limit
+            && let Some(row) = found.next()?
+        {
             let seq = u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0);
             let body: String = row.get(1)?;
             if let Ok(event) = serde_json::from_str::<Event>(&body) {

@@ -137,6 +137,28 @@ fn in_partition(draft: &Draft, name: &str) -> String {
     format!("cs:{{{partition}}}:{name}")
 }
 
+/// The lines of its partition's index by which a draft is found and that begin with `stem`.
+#[track_caller]
+fn found_by(redis: &Redis, draft: &Draft, stem: &str) -> Vec<String> {
+    let lines = redis.command(&["ZRANGE", &in_partition(draft, "ix"), "0", "-1"]).texts();
+    lines.into_iter().filter(|line| line.starts_with(stem) && line.ends_with(&draft.id)).collect()
+}
+
+/// Adds a line to the index of the draft's partition.
+#[track_caller]
+fn lead(redis: &Redis, draft: &Draft, line: &str) {
+    redis.command(&["ZADD", &in_partition(draft, "ix"), "0", line]);
+}
+
+/// The one line that begins with `stem` and by which `from` is found leads to `to` from now on.
+#[track_caller]
+fn mislead(redis: &Redis, stem: &str, from: &Draft, to: &Draft) {
+    let lines = found_by(redis, from, stem);
+    assert_eq!(lines.len(), 1, "{stem}: {lines:?}");
+    redis.command(&["ZREM", &in_partition(from, "ix"), &lines[0]]);
+    lead(redis, from, &lines[0].replace(&from.id, &to.id));
+}
+
 /// A field of the draft's hash, as text; empty where there is none.
 #[track_caller]
 fn field(redis: &Redis, draft: &Draft, name: &str) -> String {

@@ -57,7 +57,7 @@ fn nothing_that_was_acknowledged_under_load_is_lost_with_the_process() {
     let over = AtomicBool::new(false);
     let (one, two, redis) = (&pair.one, &pair.two, &mut pair.redis);
     let load = |worker: usize| {
-        let guard = if worker % 2 == 0 { one } else { two };
+        let guard = if worker.is_multiple_of(2) { one } else { two };
         for n in 0.. {
             let body = json!({ "title": format!("{worker} {n}") });
             let request = guard.agent().dress(Request::post("/tasks").json(&body));

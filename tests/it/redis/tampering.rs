@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{Pair, alone, field, in_partition, key_of};
+use super::{Pair, alone, field, found_by, in_partition, key_of, lead, mislead};
 use crate::support::{Draft, Guard, Redis, Request, sha256_hex, tokens, until};
 
 /// The lines of the field `fixed`, which never change, by their names.
@@ -230,14 +230,16 @@ fn a_token_that_is_led_to_another_draft_decides_nothing() {
     };
     let ((harmless, token), (other, _)) = (held("harmless"), held("not seen by its owner"));
     let digest = fixed(&redis, &harmless, "token");
-    redis.command(&["SET", &in_partition(&harmless, &format!("t:{digest}")), &other.id]);
+    mislead(&redis, &format!("tok {digest} "), &harmless, &other);
     guard.app().confirm(&token).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
     guard.app().reject(&token, "no").must_refuse(409, "DRAFT_INTEGRITY_FAILED");
     // Nor where the other draft says that the token is its own.
     write_fixed(&redis, &other, "token", &digest);
     guard.app().confirm(&token).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
     assert_eq!(upstream.heads(), 0);
-    redis.command(&["SET", &in_partition(&harmless, &format!("t:{digest}")), &harmless.id]);
+    let astray = found_by(&redis, &other, &format!("tok {digest} "));
+    redis.command(&["ZREM", &in_partition(&other, "ix"), &astray[0]]);
+    lead(&redis, &harmless, &format!("tok {digest} {}", harmless.id));
     assert_eq!(guard.app().confirm(&token).must_be(200).json()["draft_id"], harmless.id.as_str());
     assert!(String::from_utf8_lossy(&upstream.the_one("/tasks").body).contains("harmless"));
 }
@@ -252,7 +254,7 @@ fn a_call_that_is_led_to_another_draft_is_not_answered_from_it() {
     let held = |key, amount| Draft::from(&call(key, amount).must_be(202));
     let (keyed, other) = (held(Some("k-1"), 1), held(Some("k-2"), 2));
     let caller_key = field(&redis, &keyed, "ckey");
-    redis.command(&["SET", &in_partition(&keyed, &format!("k:{caller_key}")), &other.id]);
+    mislead(&redis, &format!("key {caller_key} "), &keyed, &other);
     call(Some("k-1"), 1).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
     // Everything in clear agrees: only the seal does not.
     write(&redis, &other, "ckey", caller_key.as_bytes());
@@ -260,8 +262,7 @@ fn a_call_that_is_led_to_another_draft_is_not_answered_from_it() {
     call(Some("k-1"), 1).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
 
     let (plain, joined) = (held(None, 3), held(None, 4));
-    let join = in_partition(&plain, &format!("j:{}", fixed(&redis, &plain, "join")));
-    redis.command(&["ZADD", &join, "999999", &joined.id]);
+    mislead(&redis, &format!("join {} a ", fixed(&redis, &plain, "join")), &plain, &joined);
     call(None, 3).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
     write_fixed(&redis, &joined, "join", &fixed(&redis, &plain, "join"));
     call(None, 3).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
@@ -274,7 +275,7 @@ fn what_a_sweep_is_led_to_is_looked_at_again() {
     let draft = guard.agent().hold_task("waits");
     let pending = copy(&redis, &draft);
     for index in ["due", "lease", "ended"] {
-        redis.command(&["ZADD", &in_partition(&draft, index), "1", &draft.id]);
+        lead(&redis, &draft, &format!("{index} {:016} {}", 1, draft.id));
     }
     let sweeps = |guard: &Guard| guard.metrics().sum("countersign_store_seconds_count", &["step=\"due\""]);
     let before = sweeps(&guard);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Pair, alone, ended, field, in_partition, key_of, start_confirming};
+use super::{Pair, alone, ended, field, key_of, lead, start_confirming};
 use crate::support::{Act, Draft, Guard, Redis, Request, until};
 
 fn write(redis: &Redis, draft: &Draft, fields: &[(&str, &str)]) {
@@ -17,9 +17,8 @@ fn claim(redis: &Redis, draft: &Draft, state: &str, more: &[(&str, &str)]) {
     let fields =
         [("state", state), ("epoch", "1"), ("claimed_at", &created), ("lease_until", "1"), ("lease_node", "nobody")];
     write(redis, draft, &[&fields, more].concat());
-    redis.command(&["ZADD", &in_partition(draft, "lease"), "1", &draft.id]);
-    redis.command(&["ZREM", &in_partition(draft, "st:pending"), &draft.id]);
-    redis.command(&["ZADD", &in_partition(draft, "st:running"), "0", &draft.id]);
+    lead(redis, draft, &format!("lease {:016} {}", 1, draft.id));
+    lead(redis, draft, &format!("st running {}", draft.id));
 }
 
 /// The draft failed for `integrity`, unsent, and says so to everybody.

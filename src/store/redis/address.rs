@@ -1,0 +1,227 @@
+//! Where the server is: one URL, Sentinels that are asked anew each time a connection is made, or
+//! the nodes of a Cluster.
+
+use std::time::Duration;
+
+use redis::cluster::ClusterClient;
+use redis::sentinel::{Sentinel, SentinelNodeConnectionInfo};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo as _, RedisError, RedisResult, TlsMode, Value,
+};
+use tokio::sync::Mutex;
+
+use super::OpenError;
+use super::connection::Connection;
+use super::reply::text;
+
+/// Bytes that may wait to be written on one connection before callers wait.
+const PIPELINE: usize = 4_096;
+
+/// The server behind a URL.
+pub(super) enum Server {
+    /// `redis://`, `rediss://`, `unix://`.
+    One(Client),
+    /// `redis+sentinel://` and `rediss+sentinel://`.
+    Watched {
+        sentinels: Mutex<Sentinel>,
+        /// The name under which they watch it.
+        name: String,
+        node: SentinelNodeConnectionInfo,
+    },
+    /// `redis+cluster://` and `rediss+cluster://`.
+    Cluster {
+        client: Box<ClusterClient>,
+        /// The nodes that the URL names.
+        seeds: Vec<Client>,
+    },
+}
+
+impl Server {
+    /// Reads a URL; nothing is reached.
+    ///
+    /// `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/NAME/DB`: user and password are the
+    /// server's, the hosts are Sentinels. `redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT` names
+    /// nodes of a Cluster, which tell the others.
+    pub(super) fn parse(url: &str, patience: Duration) -> Result<Self, OpenError> {
+        let wrong = |error: RedisError| OpenError::Url(error.to_string());
+        if let Some((scheme, rest)) = url.split_once("+cluster://") {
+            return Self::cluster(scheme, rest, patience);
+        }
+        let Some((scheme, rest)) = url.split_once("+sentinel://") else {
+            return Ok(Self::One(Client::open(url).map_err(wrong)?));
+        };
+        if !matches!(scheme, "redis" | "rediss") {
+            return Err(OpenError::Url("Sentinels are named by redis+sentinel:// or rediss+sentinel://".to_owned()));
+        }
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, hosts) = authority.rsplit_once('@').map_or(("", authority), |(user, hosts)| (user, hosts));
+        let (name, db) = path.split_once('/').unwrap_or((path, "0"));
+        if name.is_empty() || hosts.split(',').any(str::is_empty) {
+            let why = "write redis+sentinel://HOST:PORT,HOST:PORT/NAME, NAME as the Sentinels have it";
+            return Err(OpenError::Url(why.to_owned()));
+        }
+        let at = if user.is_empty() { String::new() } else { format!("{user}@") };
+        // The library reads user, password and database as it does for one server.
+        let one = format!("redis://{at}localhost/{db}").into_connection_info().map_err(wrong)?;
+        let mut node = SentinelNodeConnectionInfo::default().set_redis_connection_info(one.redis_settings().clone());
+        if scheme == "rediss" {
+            node = node.set_tls_mode(TlsMode::Secure);
+        }
+        let sentinels: Vec<String> = hosts.split(',').map(|host| format!("{scheme}://{host}")).collect();
+        let sentinels = Sentinel::build(sentinels).map_err(wrong)?;
+        Ok(Self::Watched { sentinels: Mutex::new(sentinels), name: name.to_owned(), node })
+    }
+
+    fn cluster(scheme: &str, rest: &str, patience: Duration) -> Result<Self, OpenError> {
+        let wrong = |error: RedisError| OpenError::Url(error.to_string());
+        let (user, hosts) = rest.rsplit_once('@').map_or(("", rest), |(user, hosts)| (user, hosts));
+        let hosts = hosts.trim_end_matches('/');
+        if !matches!(scheme, "redis" | "rediss") || hosts.contains('/') || hosts.split(',').any(str::is_empty) {
+            let why = "write redis+cluster://HOST:PORT,HOST:PORT; a Cluster has no databases";
+            return Err(OpenError::Url(why.to_owned()));
+        }
+        let at = if user.is_empty() { String::new() } else { format!("{user}@") };
+        let nodes: Vec<String> = hosts.split(',').map(|host| format!("{scheme}://{at}{host}")).collect();
+        let seeds = nodes.iter().map(|node| Client::open(node.as_str())).collect::<RedisResult<_>>().map_err(wrong)?;
+        // It sends a command again where the slot has moved and where a connection broke: harmless, because
+        // every step has an id.
+        let client = ClusterClient::builder(nodes).connection_timeout(patience).response_timeout(patience);
+        Ok(Self::Cluster { client: Box::new(client.build().map_err(wrong)?), seeds })
+    }
+
+    /// A new connection.
+    pub(super) async fn connect(&self) -> RedisResult<Connection> {
+        match self {
+            Self::One(client) => connect_to(client).await.map(Connection::One),
+            Self::Watched { .. } => {
+                let primaries = self.primaries().await?;
+                let primary = primaries.first().ok_or_else(nobody)?;
+                connect_to(primary).await.map(Connection::One)
+            }
+            Self::Cluster { client, .. } => client.get_async_connection().await.map(Connection::Cluster),
+        }
+    }
+
+    /// The servers that take writes now.
+    pub(super) async fn primaries(&self) -> RedisResult<Vec<Client>> {
+        match self {
+            Self::One(client) => Ok(vec![client.clone()]),
+            Self::Watched { sentinels, name, node } => {
+                Ok(vec![sentinels.lock().await.async_master_for(name, Some(node)).await?])
+            }
+            Self::Cluster { seeds, .. } => {
+                let mut failed = nobody();
+                for seed in seeds {
+                    match slots(seed).await {
+                        Ok(primaries) => return Ok(primaries),
+                        Err(error) => failed = error,
+                    }
+                }
+                Err(failed)
+            }
+        }
+    }
+}
+
+/// A connection to one server. Bounded by the caller's clock: the library's own time would end a
+/// call without telling whether it was sent.
+pub(super) async fn connect_to(client: &Client) -> RedisResult<redis::aio::MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(PIPELINE);
+    client.get_multiplexed_async_connection_with_config(&config).await
+}
+
+fn nobody() -> RedisError {
+    RedisError::from((redis::ErrorKind::ClusterConnectionNotFound, "no server takes writes"))
+}
+
+/// The primaries of a Cluster, as one of its nodes has them.
+async fn slots(seed: &Client) -> RedisResult<Vec<Client>> {
+    let mut connection = connect_to(seed).await?;
+    let found: Vec<Value> = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
+    let own = seed.get_connection_info();
+    let mut addresses: Vec<(String, u16)> = Vec::new();
+    for range in found {
+        let Value::Array(range) = range else { continue };
+        let Some(Value::Array(node)) = range.into_iter().nth(2) else { continue };
+        let mut parts = node.into_iter();
+        let host = parts.next().and_then(|host| text(host).ok()).filter(|host| !host.is_empty());
+        let port = parts.next().and_then(|port| text(port).ok()?.parse().ok());
+        // A node that does not know its own address is the one that was asked.
+        let host = host.or_else(|| host_of(own.addr()));
+        if let (Some(host), Some(port)) = (host, port)
+            && !addresses.contains(&(host.clone(), port))
+        {
+            addresses.push((host, port));
+        }
+    }
+    if addresses.is_empty() {
+        return Err(nobody());
+    }
+    let client = |(host, port)| {
+        let address = match own.addr() {
+            ConnectionAddr::TcpTls { insecure, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: None }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        Client::open(own.clone().set_addr(address))
+    };
+    addresses.into_iter().map(client).collect()
+}
+
+fn host_of(address: &ConnectionAddr) -> Option<String> {
+    match address {
+        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host.clone()),
+        _ => None,
+    }
+}
+
+/// How many replicas must acknowledge where nobody says: a failover without one that has would lose
+/// what was confirmed.
+#[must_use]
+pub fn acks_by_default(url: &str) -> u32 {
+    u32::from(
+        url.split("://").next().is_some_and(|scheme| scheme.ends_with("+sentinel") || scheme.ends_with("+cluster")),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn addresses_are_told_apart() {
+        for good in [
+            "redis://localhost",
+            "rediss://guard:pw@cache.example:6380/2",
+            "unix:///run/redis.sock",
+            "redis+sentinel://a:26379,b:26379/main",
+            "rediss+sentinel://guard:p%40ss@a,b/main/3",
+            "redis+cluster://a:7000,b:7001",
+            "rediss+cluster://guard:p%40ss@a/",
+        ] {
+            assert!(Server::parse(good, PATIENCE).is_ok(), "{good}");
+        }
+        for bad in [
+            "redis://localhost:many",
+            "http://localhost",
+            "redis+sentinel://a:26379",
+            "redis+sentinel://a,,b/main",
+            "redis+sentinel:///main",
+            "redis+sentinel://a/main/many",
+            "unix+sentinel://a/main",
+            "localhost",
+            "redis+cluster://",
+            "redis+cluster://a,,b",
+            "redis+cluster://a/1",
+        ] {
+            assert!(Server::parse(bad, PATIENCE).is_err(), "{bad}");
+        }
+        assert_eq!((acks_by_default("redis+sentinel://a/main"), acks_by_default("redis://a")), (1, 0));
+    }
+}

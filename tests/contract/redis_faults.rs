@@ -1,0 +1,281 @@
+//! What a Redis server can do to a store: forget its scripts, stand still, fill up, lose its
+//! primary, turn into something that forgets. Nothing is done twice, nothing that was answered is
+//! lost where the set-up promises it, and everything heals without a new store.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use countersign::base::digest::Digest;
+use countersign::base::time::{Clock, ManualClock, SystemClock};
+use countersign::draft::state::{State, Status, Verdict};
+use countersign::store::conformance::Harness;
+use countersign::store::contract::{Decided, Held, Mark, Settled, StoreError};
+use countersign::store::observer::StoreObserver;
+use countersign::store::redis::{Assumed, OpenError, RedisOptions, RedisStore};
+
+use crate::START;
+use crate::redis::{Redis, Sentinel};
+
+/// What the metric would be told.
+#[derive(Default)]
+struct Told(Mutex<Vec<&'static str>>);
+
+impl StoreObserver for Told {
+    fn step(&self, _: &'static str, _: Duration, error: Option<&'static str>) {
+        self.0.lock().unwrap().extend(error);
+    }
+}
+
+impl Told {
+    fn last(&self) -> Option<&'static str> {
+        self.0.lock().unwrap().last().copied()
+    }
+}
+
+struct Bench {
+    h: Harness,
+    told: Arc<Told>,
+}
+
+/// A store on `url` by the server's own clock, which gives up an answer after `patience`.
+async fn bench(url: &str, acks: u32, patience: Duration) -> Bench {
+    let told = Arc::new(Told::default());
+    let options = RedisOptions {
+        step_timeout: patience,
+        min_replica_acks: acks,
+        observer: told.clone(),
+        ..RedisOptions::default()
+    };
+    let store = RedisStore::open(url, Arc::new(SystemClock), options).await.expect("opens");
+    let clock = Arc::new(ManualClock::new(START));
+    Bench { h: Harness::new(Arc::new(store), clock, Box::new(())), told }
+}
+
+const SHORT: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_secs(10);
+
+fn durable() -> Redis {
+    Redis::start_on_tcp(&["--appendonly", "yes", "--appendfsync", "always"])
+}
+
+/// Asks until the answer is one, as the guard does: a store that heals needs no new one.
+pub(crate) async fn again<T, Fut: Future<Output = Result<T, StoreError>>>(mut ask: impl FnMut() -> Fut) -> T {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(error) if tokio::time::Instant::now() > deadline => panic!("still {error}"),
+            Err(_) => tokio::task::yield_now().await,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p3_a_decision_whose_answer_was_lost_is_asked_again_and_counts_once() {
+    let server = durable();
+    let Bench { h, told } = bench(&server.url(), 0, SHORT).await;
+    let draft = h.held(&h.call("a")).await;
+    let yes = h.yes(&draft, "ada");
+    server.pause();
+    // The command lies in the server's socket: it runs when the server wakes.
+    let lost = h.store().decide(yes.clone()).await;
+    assert!(matches!(lost, Err(StoreError::Uncertain(_))), "{lost:?}");
+    assert_eq!(told.last(), Some("timeout"));
+    server.resume();
+    let decided = again(|| h.store().decide(yes.clone())).await;
+    assert!(matches!(decided, Decided::Claimed(..)), "{decided:?}");
+    assert_eq!(h.kinds(&draft.row.id).await, ["held", "confirmed"]);
+    let other = h.store().decide(h.yes(&draft, "eve")).await;
+    assert!(matches!(other, Ok(Decided::NotPending(_))), "{other:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_whose_answer_was_lost_is_one_draft() {
+    let server = durable();
+    let Bench { h, .. } = bench(&server.url(), 0, SHORT).await;
+    h.held(&h.call("warm")).await;
+    let hold = h.hold_of(&h.call("a"));
+    server.pause();
+    assert!(matches!(h.store().hold(hold.clone()).await, Err(StoreError::Uncertain(_))));
+    server.resume();
+    let held = again(|| h.store().hold(hold.clone())).await;
+    assert!(matches!(&held, Held::New(stored) if stored.row.id == hold.id), "{held:?}");
+    assert_eq!(h.kinds(&hold.id).await, ["held"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p3_a_server_that_is_killed_and_comes_back_has_what_it_answered() {
+    let mut server = durable();
+    let Bench { h, told } = bench(&server.url(), 0, LONG).await;
+    let pending = h.held(&h.call("pending")).await;
+    let sending = h.sending(&h.held(&h.call("sending")).await).await;
+    server.kill();
+    let away = h.store().hold(h.hold_of(&h.call("b"))).await;
+    assert!(away.is_err(), "{away:?}");
+    assert_eq!(told.last(), Some("disconnected"));
+    server.restart();
+    assert_eq!(again(|| h.store().get(&pending.row.id)).await.map(|stored| stored.row), Some(pending.row.clone()));
+    let marked = again(|| h.store().mark_sending(&sending.row.id, 1, h.step(), Duration::from_secs(1))).await;
+    assert_eq!(marked, Mark::Superseded, "what was marked stays marked");
+    h.settle(&sending, Verdict::Succeeded, None).await;
+    h.claimed(&pending).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_replica_has_not_acknowledged_does_not_count_yet() {
+    let primary = durable();
+    let replica = Redis::replica_of(&primary, &[]);
+    let Bench { h, told } = bench(&primary.url(), 1, Duration::from_secs(1)).await;
+    let draft = h.held(&h.call("a")).await;
+    let yes = h.yes(&draft, "ada");
+    replica.pause();
+    let alone = h.store().decide(yes.clone()).await;
+    assert!(matches!(alone, Err(StoreError::Uncertain(_))), "{alone:?}");
+    assert_eq!(told.last(), Some("unacknowledged"));
+    replica.resume();
+    let decided = again(|| h.store().decide(yes.clone())).await;
+    assert!(matches!(decided, Decided::Claimed(..)), "{decided:?}");
+    assert_eq!(h.kinds(&draft.row.id).await, ["held", "confirmed"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p3_a_failover_loses_nothing_that_was_acknowledged() {
+    let mut primary = durable();
+    let replica = Redis::replica_of(&primary, &["--appendonly", "yes"]);
+    let sentinel = Sentinel::watch(&primary, 1, 1);
+    let url = format!("redis+sentinel://127.0.0.1:{}/{}", sentinel.own_port(), Sentinel::NAME);
+    let Bench { h, told } = bench(&url, 1, Duration::from_secs(1)).await;
+    let draft = h.held(&h.call("a")).await;
+    let sending = h.sending(&draft).await;
+    primary.kill();
+    sentinel.until_primary_is(replica.port());
+    let found = again(|| h.store().get(&sending.row.id)).await.expect("it was acknowledged");
+    assert_eq!(found.row.state, sending.row.state);
+    // One replica less: nothing is acknowledged any more, and nothing counts.
+    let again_marked = || h.store().mark_sending(&sending.row.id, 1, h.step(), Duration::from_secs(1));
+    while told.last() != Some("unacknowledged") {
+        let marked = again_marked().await;
+        assert!(marked.is_err(), "no replica has acknowledged: {marked:?}");
+    }
+    let third = Redis::replica_of(&replica, &[]);
+    assert_eq!(again(again_marked).await, Mark::Superseded, "what was marked stays marked");
+    let end = h.end(&found, Verdict::Succeeded, None);
+    let settled = again(|| h.store().settle(end.clone())).await;
+    assert!(matches!(&settled, Settled::Done(stored) if stored.row.state == State::Succeeded), "{settled:?}");
+    drop(third);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_server_takes_ends_and_nothing_new() {
+    let server = durable();
+    let Bench { h, told } = bench(&server.url(), 0, LONG).await;
+    let sending = h.sending(&h.held(&h.call("sending")).await).await;
+    let pending = h.held(&h.call("pending")).await;
+    server.command(&["CONFIG", "SET", "maxmemory", "1mb"]);
+    let full = h.store().hold(h.hold_of(&h.call("b"))).await;
+    assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
+    assert_eq!(told.last(), Some("oom"));
+    assert!(matches!(h.store().decide(h.yes(&pending, "ada")).await, Err(StoreError::Unavailable(_))));
+    h.settle(&sending, Verdict::Succeeded, None).await;
+    let person = h.person("ada");
+    h.store().reject(h.no(&pending, person)).await.expect("a no is taken");
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    h.held(&h.call("b")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_made_a_replica_is_read_and_not_written() {
+    let (server, other) = (durable(), durable());
+    let Bench { h, told } = bench(&server.url(), 0, LONG).await;
+    let draft = h.held(&h.call("a")).await;
+    server.command(&["CONFIG", "SET", "replica-serve-stale-data", "yes"]);
+    server.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
+    let refused = h.store().decide(h.yes(&draft, "ada")).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    assert_eq!(told.last(), Some("readonly"));
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    again(|| h.store().check()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_forgets_is_no_store() {
+    let opened = async |server: &Redis, assumed: Assumed| {
+        let options = RedisOptions { assumed, ..RedisOptions::default() };
+        RedisStore::open(&server.url(), Arc::new(SystemClock), options).await.map(drop)
+    };
+    let nothing = Assumed::default();
+    let server = Redis::start(&["--maxmemory-policy", "allkeys-lru"]);
+    let Err(OpenError::Unfit(faults)) = opened(&server, nothing).await else { panic!("it is not fit") };
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    assert!(faults[0].contains("allkeys-lru") && faults[1].contains("append-only"), "{faults:?}");
+    // Vouching does not help where the server itself says otherwise.
+    let all = Assumed { noeviction: true, durable: true };
+    assert!(matches!(opened(&server, all).await, Err(OpenError::Unfit(_))));
+    let mute = Redis::start(&["--appendonly", "yes"]);
+    mute.command(&["ACL", "SETUSER", "default", "-config"]);
+    let Err(OpenError::Unfit(faults)) = opened(&mute, nothing).await else { panic!("it does not say") };
+    assert!(faults.iter().all(|fault| fault.contains("store.assume")), "{faults:?}");
+    opened(&mute, all).await.expect("vouched for");
+    let gone = format!("redis://127.0.0.1:{}", free_port());
+    let options = RedisOptions { step_timeout: SHORT, ..RedisOptions::default() };
+    let nobody = RedisStore::open(&gone, Arc::new(SystemClock), options).await;
+    assert!(matches!(nobody, Err(OpenError::Unreachable(_))), "{nobody:?}");
+}
+
+/// A port on which nobody listens.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A guard whose clock is an hour off judges by the server's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nodes_clock_does_not_matter() {
+    let server = durable();
+    let wall = SystemClock.now();
+    for off_ms in [-3_600_000, 3_600_000] {
+        let clock = Arc::new(ManualClock::new(wall));
+        clock.shift_wall(off_ms);
+        let store = RedisStore::open(&server.url(), clock.clone(), RedisOptions::default()).await.expect("opens");
+        let h = Harness::new(Arc::new(store), clock, Box::new(()));
+        let draft = h.held(&h.call(&off_ms.to_string())).await;
+        assert!(draft.row.created_at.since(wall) < Duration::from_secs(120) && draft.row.created_at >= wall);
+        h.claimed(&draft).await;
+    }
+}
+
+/// Altered by somebody who can write to the server: the draft is unreadable, and nothing of it is
+/// decided; others are served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_altered_is_corrupt_and_alone() {
+    let server = durable();
+    let Bench { h, .. } = bench(&server.url(), 0, LONG).await;
+    for (field, value) in [
+        ("state", "succeeded"),
+        ("state", "done"),
+        ("epoch", "1"),
+        ("epoch", "99999999999999999999"),
+        ("fixed", "x"),
+        ("votes", "{}"),
+        ("voters", "ada"),
+        ("evidence", "x"),
+        ("m:decide", "x"),
+        ("kept", "1"),
+        ("n", "-1"),
+        ("r_reason", "no"),
+    ] {
+        let draft = h.held(&h.call(&format!("{field} {value}"))).await;
+        let other = h.held(&h.call(&format!("beside {field} {value}"))).await;
+        let id = draft.row.id.as_str();
+        let key = format!("cs:{{{}}}:d:{id}", draft.row.id.partition().as_char());
+        server.command(&["HSET", &key, field, value]);
+        let read = h.store().get(&draft.row.id).await;
+        assert!(matches!(read, Err(StoreError::Corrupt(_))), "{field} {value}: {read:?}");
+        let listed = h.store().list(&countersign::store::contract::Filter { limit: 200, ..Default::default() }).await;
+        let listed = listed.expect("the others are served");
+        assert!(listed.iter().any(|stored| stored.row.id == other.row.id));
+        assert!(listed.iter().all(|stored| stored.row.id != draft.row.id), "{field} {value}");
+    }
+    let counts = h.store().counts().await.expect("answers");
+    assert_eq!(counts[0].0, Status::Pending);
+    assert_eq!(h.store().by_token(&Digest::of(b"nobody's")).await, Ok(None));
+}

@@ -1,0 +1,49 @@
+//! Entries that somebody wrote into an outbox on Redis: each is read past alone, and none moves a
+//! reader to where it was not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::base::time::ManualClock;
+use countersign::store::conformance::Harness;
+use countersign::store::contract::Store as _;
+use countersign::store::cursor::Cursor;
+
+use crate::redis::Redis;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_event_is_read_past_alone() {
+    let clock = Arc::new(ManualClock::new(crate::START));
+    let server = Redis::start(&["--appendonly", "yes"]);
+    let store = Arc::new(crate::redis_store(&server, clock.clone()).await);
+    let h = Harness::new(store.clone(), clock, Box::new(()));
+    let other = h.held(&h.call("elsewhere").from("default", "ben", "agent")).await;
+    let before = h.held(&h.call("before")).await;
+    let partition = before.row.id.partition().as_char();
+    let away = other.row.id.partition().as_char();
+    assert_ne!(partition, away);
+    let outbox = format!("cs:{{{partition}}}:ev");
+    let entry = server.command(&["XRANGE", &outbox, "1", "1"]);
+    let fields = entry.list()[0].list()[1].texts();
+    // A copy that names a draft of another partition, one with half a number, one of garbage.
+    let foreign = fields
+        .iter()
+        .map(|field| if *field == before.row.id.to_string() { other.row.id.to_string() } else { field.clone() });
+    let add = |id: &str, fields: Vec<String>| {
+        server.command(&[vec!["XADD".to_owned(), outbox.clone(), id.to_owned()], fields].concat());
+    };
+    add("2-0", foreign.collect());
+    add("2-7", fields.clone());
+    add("3-0", vec!["kind".to_owned(), "x".to_owned()]);
+    add("4-0", fields);
+    let behind = |cursor| h.events_after(cursor, 1);
+    let read = tokio::time::timeout(Duration::from_secs(20), behind(Cursor::default())).await.expect("it ends");
+    let own: Vec<(char, u64)> = read.iter().map(|event| (event.draft_id.partition().as_char(), event.seq)).collect();
+    assert_eq!(own.iter().filter(|(of, _)| *of == partition).map(|(_, seq)| *seq).collect::<Vec<_>>(), [1, 4]);
+    assert_eq!(own.iter().filter(|(of, _)| *of == away).map(|(_, seq)| *seq).collect::<Vec<_>>(), [1]);
+    // Behind garbage alone there is nothing, and the reader stands behind it.
+    add("5-0", vec!["kind".to_owned(), "x".to_owned()]);
+    let end = store.events(&Cursor::default(), 1_000).await.expect("reads").next();
+    let page = store.events(&end, 1).await.expect("reads");
+    assert!(page.events.is_empty() && page.from != end, "{page:?}");
+}
