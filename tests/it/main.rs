@@ -21,6 +21,7 @@ mod naive;
 mod paths;
 mod policy_life;
 mod reads;
+mod redis;
 mod release;
 mod repeats;
 mod rules;

@@ -7,6 +7,7 @@
 
 #[path = "resp.rs"]
 mod resp;
+#[allow(clippy::duplicate_mod)]
 #[path = "../it/support/wait.rs"]
 mod wait;
 

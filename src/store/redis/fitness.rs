@@ -1,11 +1,15 @@
-//! What the server must be, looked at when the store is opened and every ten seconds: a server that
-//! forgets is no store. Until it is what it must be, nothing is written and readiness says no.
+//! What the server must be, looked at when the store is opened, every ten seconds, and whenever
+//! readiness is asked: a server that forgets is no store. Until it is what it must be, nothing is written and readiness says no.
 
 use std::collections::HashMap;
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use redis::Value;
 
+use crate::base::digest::Digest;
+
 use super::link::{Failure, Link};
+use super::queries;
 use super::reply::{pairs, text};
 
 /// The oldest version of Redis, and of Valkey.
@@ -21,8 +25,71 @@ pub struct Assumed {
     pub durable: bool,
 }
 
+/// What is asked of a server, and what was wrong with it when it was last looked at.
+#[derive(Debug)]
+pub(super) struct Fitness {
+    acks_wanted: u32,
+    assumed: Assumed,
+    /// The keys whose drafts are here, once they were compared.
+    fingerprint: OnceLock<Digest>,
+    /// While there is something, nothing is written.
+    faults: RwLock<Vec<String>>,
+}
+
+impl Fitness {
+    pub(super) fn new(acks_wanted: u32, assumed: Assumed) -> Self {
+        Self { acks_wanted, assumed, fingerprint: OnceLock::new(), faults: RwLock::default() }
+    }
+
+    /// From now on the server must be of these keys.
+    pub(super) fn must_have(&self, fingerprint: Digest) {
+        let _known = self.fingerprint.set(fingerprint);
+    }
+
+    /// Looks at the server and remembers what is wrong with it.
+    ///
+    /// A server that was emptied is told again whose it is, before a guard with other keys takes it
+    /// for new.
+    pub(super) async fn look(&self, link: &Link) -> Result<(), Failure> {
+        let mut found = faults(link, self.acks_wanted, self.assumed).await?;
+        if let (true, Some(own)) = (found.is_empty(), self.fingerprint.get())
+            // A server that takes no writes is told by every step.
+            && let Ok(false) = queries::same_fingerprint(link, own).await
+        {
+            found.push(
+                "it holds drafts of guards with other keys: give every guard the same keys file, or a server of its own"
+                    .to_owned(),
+            );
+        }
+        let mut known = self.faults.write().unwrap_or_else(PoisonError::into_inner);
+        if *known != found {
+            if found.is_empty() {
+                tracing::info!("the Redis server is fit again; drafts are written");
+            } else {
+                tracing::error!(faults = found.join("; "), "the Redis server is not fit; nothing is written");
+            }
+            *known = found;
+        }
+        Ok(())
+    }
+
+    /// What was wrong at the last look.
+    pub(super) fn faults(&self) -> Vec<String> {
+        self.faults.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Refuses to write to a server that would lose it.
+    pub(super) fn fit(&self) -> Result<(), Failure> {
+        let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
+        match faults.first() {
+            None => Ok(()),
+            Some(_) => Err(Failure::unavailable("unfit", format!("the server is not fit: {}", faults.join("; ")))),
+        }
+    }
+}
+
 /// What is wrong with the servers that take writes, each with what to do.
-pub(super) async fn faults(link: &Link, acks_wanted: u32, assumed: Assumed) -> Result<Vec<String>, Failure> {
+async fn faults(link: &Link, acks_wanted: u32, assumed: Assumed) -> Result<Vec<String>, Failure> {
     let mut found: Vec<String> = versions(link).await?;
     found.extend(settings(link, "maxmemory-policy").await?.into_iter().filter_map(|policy| match policy.as_deref() {
         Some("noeviction") => None,

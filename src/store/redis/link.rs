@@ -2,8 +2,8 @@
 //! whoever comes next. Runs one script per call and tells every way of failing apart.
 //!
 //! Owns the rule for what a failure means: an error of the server before a script runs left
-//! nothing behind; a command without an answer may have run. Must never send a command twice: a
-//! step is asked again by its caller, with its step id.
+//! nothing behind; a command without an answer may have run. Must never send a command that writes
+//! twice: a step is asked again by its caller, with its step id.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -138,35 +138,44 @@ impl Link {
 
     /// Asks a plain question, or several at once.
     pub(super) async fn ask(&self, commands: &Pipeline, reads: bool) -> Result<Vec<Value>, Failure> {
-        let (generation, mut connection) = self.shared().await?;
-        let answer = self.answered(connection.each(commands), reads).await;
-        if answer.as_ref().is_err_and(breaks) && !connection.heals() {
-            self.drop_shared(generation).await;
+        let mut may_repeat = reads;
+        loop {
+            let (generation, mut connection) = self.shared().await?;
+            match self.answered(connection.each(commands), reads).await {
+                Ok(values) => return Ok(values),
+                Err(failure) => self.lost(generation, &connection, failure, &mut may_repeat).await?,
+            }
         }
-        answer
     }
 
     /// Runs one step in one round trip; two where the server does not know the script yet.
     pub(super) async fn step(&self, script: &Script, keys: &[String], args: &[Vec<u8>]) -> Result<Value, Failure> {
-        let (generation, mut connection) = self.shared().await?;
-        let mut answer = Value::Nil;
-        for known in [true, false] {
+        let (mut may_repeat, mut known) = (script.reads, true);
+        loop {
+            let (generation, mut connection) = self.shared().await?;
             let command = call(script, keys, args, known);
             match self.answered(connection.command(&command), script.reads).await {
-                Err(failure) if known && failure.kind == "noscript" => {}
-                Err(failure) => {
-                    if breaks(&failure) && !connection.heals() {
-                        self.drop_shared(generation).await;
-                    }
-                    return Err(failure);
-                }
-                Ok(value) => {
-                    answer = value;
-                    break;
-                }
+                Ok(value) => return Ok(value),
+                Err(failure) if known && failure.kind == "noscript" => known = false,
+                Err(failure) => self.lost(generation, &connection, failure, &mut may_repeat).await?,
             }
         }
-        Ok(answer)
+    }
+
+    /// What a failure does to the shared connection, and whether it ends the call. A question that only
+    /// reads and whose connection was lost under it is asked once more on a new one: the old one may have
+    /// been dead for long.
+    async fn lost(
+        &self,
+        generation: u64,
+        connection: &Connection,
+        failure: Failure,
+        may_repeat: &mut bool,
+    ) -> Result<(), Failure> {
+        if breaks(&failure) && !connection.heals() {
+            self.drop_shared(generation).await;
+        }
+        if failure.kind == "disconnected" && std::mem::take(may_repeat) { Ok(()) } else { Err(failure) }
     }
 
     /// Runs one step and waits until enough replicas have what it wrote. A step that is asked again

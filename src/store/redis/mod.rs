@@ -16,8 +16,8 @@ mod reply;
 pub(in crate::store) mod script;
 mod steps;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -34,6 +34,7 @@ use crate::draft::state::Status;
 use self::address::Server;
 pub use self::address::acks_by_default;
 pub use self::fitness::Assumed;
+use self::fitness::Fitness;
 use self::link::{Acks, Failure, Link};
 use self::reply::Reply;
 use self::script::SCRIPTS;
@@ -104,8 +105,7 @@ pub struct RedisStore {
     offset: Arc<AtomicI64>,
     /// Whether every step is handed this node's time, which only the contract's suite does.
     handed: bool,
-    /// What is wrong with the server; while there is something, nothing is written.
-    faults: Arc<RwLock<Vec<String>>>,
+    fitness: Arc<Fitness>,
     hints: broadcast::Sender<DraftId>,
     options: RedisOptions,
     tasks: Vec<JoinHandle<()>>,
@@ -142,21 +142,15 @@ impl RedisStore {
     async fn begin(url: &str, clock: Arc<dyn Clock>, options: RedisOptions, handed: bool) -> Result<Self, OpenError> {
         let link = Arc::new(Link::new(Server::parse(url, options.step_timeout)?, options.step_timeout));
         let unreachable = |failure: Failure| OpenError::Unreachable(failure.error.to_string());
-        let found = fitness::faults(&link, options.min_replica_acks, options.assumed).await.map_err(unreachable)?;
+        let fitness = Arc::new(Fitness::new(options.min_replica_acks, options.assumed));
+        fitness.look(&link).await.map_err(unreachable)?;
+        let found = fitness.faults();
         if !found.is_empty() {
             return Err(OpenError::Unfit(found));
         }
         let (hints, _) = broadcast::channel(HINTS_MAX);
-        let mut store = Self {
-            link,
-            clock,
-            offset: Arc::default(),
-            handed,
-            faults: Arc::default(),
-            hints,
-            options,
-            tasks: Vec::new(),
-        };
+        let mut store =
+            Self { link, clock, offset: Arc::default(), handed, fitness, hints, options, tasks: Vec::new() };
         store.set_offset().await.map_err(unreachable)?;
         store.tasks.push(tokio::spawn(hints::relay(Arc::downgrade(&store.link), store.hints.clone())));
         if !handed {
@@ -178,8 +172,7 @@ impl RedisStore {
     /// Looks at the server every ten seconds for as long as the store is there.
     fn look_forever(&self) -> JoinHandle<()> {
         let link = Arc::downgrade(&self.link);
-        let (clock, offset, faults) = (self.clock.clone(), self.offset.clone(), self.faults.clone());
-        let (acks, assumed) = (self.options.min_replica_acks, self.options.assumed);
+        let (clock, offset, fitness) = (self.clock.clone(), self.offset.clone(), self.fitness.clone());
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(LOOK).await;
@@ -188,27 +181,11 @@ impl RedisStore {
                     offset.store(server.as_millis() - clock.now().as_millis(), Ordering::Relaxed);
                 }
                 // A server that does not answer is told by every step; here it changes nothing.
-                let Ok(found) = fitness::faults(&link, acks, assumed).await else { continue };
-                let mut known = faults.write().unwrap_or_else(PoisonError::into_inner);
-                if *known != found {
-                    if found.is_empty() {
-                        tracing::info!("the Redis server is fit again; drafts are written");
-                    } else {
-                        tracing::error!(faults = found.join("; "), "the Redis server is not fit; nothing is written");
-                    }
-                    *known = found;
+                if let Err(failure) = fitness.look(&link).await {
+                    tracing::debug!(error = %failure.error, "the Redis server could not be looked at");
                 }
             }
         })
-    }
-
-    /// Refuses to write to a server that would lose it.
-    fn fit(&self) -> Result<(), Failure> {
-        let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
-        match faults.first() {
-            None => Ok(()),
-            Some(_) => Err(Failure::unavailable("unfit", format!("the server is not fit: {}", faults.join("; ")))),
-        }
     }
 
     fn bound(&self, call: Call) -> Result<(Vec<String>, Vec<Vec<u8>>), Failure> {
@@ -219,7 +196,7 @@ impl RedisStore {
     async fn run_raw(&self, call: Call) -> Result<Value, Failure> {
         let script = call.script;
         if !script.reads {
-            self.fit()?;
+            self.fitness.fit()?;
         }
         let (keys, args) = self.bound(call)?;
         self.link.step(script, &keys, &args).await
@@ -237,7 +214,7 @@ impl RedisStore {
         if wanted == 0 {
             return self.run(call).await;
         }
-        self.fit()?;
+        self.fitness.fit()?;
         let script = call.script;
         let (keys, args) = self.bound(call)?;
         let acks = Acks { wanted, patience: self.options.step_timeout / 2 };
@@ -393,14 +370,20 @@ impl Store for RedisStore {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
+        // Whoever asks is told what is so now, not what was so at the last look.
         let probe = async {
-            self.fit()?;
+            self.fitness.look(&self.link).await?;
+            self.fitness.fit()?;
             self.probe().await
         };
         self.told("check", probe).await
     }
 
     async fn same_keys(&self, fingerprint: &Digest) -> Result<bool, StoreError> {
-        self.told("same_keys", self.fingerprint(fingerprint)).await
+        let same = self.told("same_keys", queries::same_fingerprint(&self.link, fingerprint)).await?;
+        if same {
+            self.fitness.must_have(*fingerprint);
+        }
+        Ok(same)
     }
 }

@@ -19,7 +19,7 @@ use crate::store::row::{Event, Stored};
 use crate::store::steps::care::{listed, place};
 
 use super::fields::Fields;
-use super::link::Failure;
+use super::link::{Failure, Link};
 use super::reply::{pairs, text, texts};
 use super::script::SCRIPTS;
 use super::steps::{Call, names};
@@ -225,15 +225,15 @@ impl RedisStore {
         }
         self.link.ask(&ask, false).await.map(drop)
     }
+}
 
-    /// Compares the key-set fingerprint with the first node's; writes it if there is none.
-    pub(super) async fn fingerprint(&self, own: &Digest) -> Result<bool, Failure> {
-        let mut ask = redis::pipe();
-        ask.cmd("SET").arg(key(Partition::first(), "keys")).arg(own.to_hex()).arg("NX").arg("GET");
-        match self.link.ask(&ask, false).await?.pop().unwrap_or_default() {
-            Value::Nil => Ok(true),
-            known => Ok(text(known)? == own.to_hex()),
-        }
+/// Compares the key-set fingerprint with the first node's; writes it if there is none.
+pub(super) async fn same_fingerprint(link: &Link, own: &Digest) -> Result<bool, Failure> {
+    let mut ask = redis::pipe();
+    ask.cmd("SET").arg(key(Partition::first(), "keys")).arg(own.to_hex()).arg("NX").arg("GET");
+    match link.ask(&ask, false).await?.pop().unwrap_or_default() {
+        Value::Nil => Ok(true),
+        known => Ok(text(known)? == own.to_hex()),
     }
 }
 

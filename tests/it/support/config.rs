@@ -7,6 +7,7 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
 use super::guard::{Ended, Guard};
+use super::redis::Redis;
 use super::upstream::Upstream;
 
 /// The service that most tests work with.
@@ -84,6 +85,18 @@ impl Setup {
     pub(crate) fn section(mut self, name: &str, yaml: &str) -> Self {
         self.sections.insert(name.to_owned(), yaml.to_owned());
         self
+    }
+
+    /// Keeps the drafts on this server. `more` are further keys of the section in YAML's flow form, such
+    /// as `lease: 3s`; may be empty.
+    pub(crate) fn on_redis(self, redis: &Redis, more: &str) -> Self {
+        self.section("store", &format!("{{url: \"{}\", {more}}}", redis.url()))
+    }
+
+    /// Uses the keys file of `guard`, as every guard on one store must. The journal stays its own.
+    pub(crate) fn with_keys_of(self, guard: &Guard) -> Self {
+        let file = guard.folder().join("countersign.keys");
+        self.section("keys", &format!("{{file: \"{}\"}}", file.display()))
     }
 
     pub(crate) fn without(mut self, section: &str) -> Self {

@@ -1,0 +1,114 @@
+//! A decision, a mark and an end count when a replica has them: what a replica did not acknowledge is
+//! uncertain, and is never sent on the word of the primary alone.
+
+use serde_json::{Value, json};
+
+use super::{DURABLE, brisk, ended, field, must_be_true, start_confirming};
+use crate::support::{Draft, Guard, Redis, Setup, Upstream, eventually, until};
+
+/// A primary with one replica whose acknowledgement is asked for, and a guard on them.
+fn replicated(change: impl Fn(Setup) -> Setup) -> (Guard, Redis, Redis, Upstream) {
+    let (primary, upstream) = (Redis::start_on_tcp(&DURABLE), Upstream::start());
+    let replica = Redis::replica_of(&primary, &DURABLE);
+    let store = "min_replica_acks: 1, lease: 3s, timeout: 800ms";
+    let guard = change(brisk(Setup::over(&upstream).on_redis(&primary, store))).start();
+    (guard, replica, primary, upstream)
+}
+
+fn unacknowledged(guard: &Guard) -> f64 {
+    guard.metrics().sum("countersign_store_errors_total", &["kind=\"unacknowledged\""])
+}
+
+/// Asks the same confirm again until it is answered with an end.
+fn confirmed_at_last(guard: &Guard, draft: &Draft) -> Value {
+    eventually("the same confirm ends", || {
+        let answer = guard.approver().confirm(draft);
+        (answer.status == 200).then(|| answer.json())
+    })
+}
+
+#[test]
+fn what_a_caller_was_told_the_replica_has() {
+    let (guard, replica, _primary, upstream) = replicated(|setup| setup);
+    for n in 0..5 {
+        let draft = guard.agent().hold_task(&format!("task {n}"));
+        guard.approver().confirm_fully(&draft);
+        assert_eq!(field(&replica, &draft, "state"), "succeeded", "acknowledged before it was told");
+        let other = guard.agent().hold_task(&format!("unwanted {n}"));
+        guard.approver().reject(&other, "no").must_be(200);
+        assert_eq!(field(&replica, &other, "state"), "rejected");
+    }
+    assert_eq!(upstream.effects("/tasks"), 5);
+    assert_eq!(unacknowledged(&guard), 0.0);
+}
+
+#[test]
+fn a_decision_that_no_replica_has_is_uncertain_and_the_same_confirm_ends_with_one_effect() {
+    let (mut guard, replica, _primary, upstream) = replicated(|setup| setup);
+    let draft = guard.agent().hold_task("who has it");
+    replica.pause();
+    let problem = guard.approver().confirm(&draft).must_refuse(503, "DECISION_UNCERTAIN");
+    assert_eq!(problem["executed"], "unknown", "{problem}");
+    assert!(unacknowledged(&guard) >= 1.0, "{}", guard.metrics().text());
+    assert_eq!(upstream.heads(), 0, "nothing goes out on the primary's word alone");
+    guard.agent().get("/tasks").must_be(200);
+    let unwanted = guard.agent().hold_task("a hold needs no replica");
+    guard.approver().reject(&unwanted, "no").must_refuse(503, "DECISION_UNCERTAIN");
+
+    replica.resume();
+    let told = confirmed_at_last(&guard, &draft);
+    assert_eq!((&told["status"], &told["replayed"]), (&json!("succeeded"), &json!(true)), "{told}");
+    assert_eq!(guard.approver().reject(&unwanted, "no").must_be(200).json()["replayed"], true);
+    assert_eq!(upstream.effects("/tasks"), 1);
+    guard.must_be_alive();
+}
+
+#[test]
+fn p4_a_mark_that_no_replica_has_sends_nothing() {
+    let (guard, replica, _primary, upstream) = replicated(|setup| setup.stopping_at("after_claim"));
+    let draft = guard.agent().hold_task("marked at the primary only");
+    let _wire = start_confirming(&guard, &draft);
+    guard.wait_at_point();
+    replica.pause();
+    guard.go_on();
+    until("the outcome waits for the replica", || guard.printed().contains("it is kept in the journal"));
+    assert_eq!(upstream.heads(), 0);
+    replica.resume();
+    let end = ended(&guard, &draft);
+    must_be_true(&end, upstream.effects("/tasks"));
+    assert_eq!((&end["status"], upstream.heads()), (&json!("failed"), 0), "{end}");
+}
+
+#[test]
+fn an_answer_that_no_replica_has_waits_in_the_journal_until_one_has_it() {
+    let (guard, replica, _primary, upstream) = replicated(|setup| setup.stopping_at("after_send_before_settle"));
+    let draft = guard.agent().hold_task("answered");
+    let _wire = start_confirming(&guard, &draft);
+    guard.wait_at_point();
+    assert_eq!(upstream.effects("/tasks"), 1);
+    replica.pause();
+    guard.go_on();
+    until("the outcome waits for the replica", || guard.printed().contains("it is kept in the journal"));
+    replica.resume();
+    until("the replica has it", || field(&replica, &draft, "state") == "succeeded");
+    assert_eq!(ended(&guard, &draft)["status"], "succeeded");
+    guard.agent().result(&draft).must_be(201);
+    assert_eq!(upstream.effects("/tasks"), 1);
+}
+
+#[test]
+fn what_was_told_survives_the_loss_of_the_primary() {
+    let (mut guard, replica, mut primary, upstream) = replicated(|setup| setup);
+    let [sent, unwanted, waiting] = ["sent", "unwanted", "waits"].map(|title| guard.agent().hold_task(title));
+    let receipt = guard.approver().confirm_fully(&sent)["receipt"].clone();
+    guard.approver().reject(&unwanted, "no").must_be(200);
+    primary.kill();
+    guard.crash();
+    replica.command(&["REPLICAOF", "NO", "ONE"]);
+    let second = Setup::over(&upstream).on_redis(&replica, "").with_keys_of(&guard).start();
+    let told = second.approver().confirm(&sent).must_be(200).json();
+    assert_eq!((&told["receipt"], &told["replayed"]), (&receipt, &json!(true)), "{told}");
+    second.approver().confirm(&unwanted).must_refuse(409, "DRAFT_ALREADY_DECIDED");
+    second.approver().confirm_fully(&waiting);
+    assert_eq!(upstream.effects("/tasks"), 2);
+}
