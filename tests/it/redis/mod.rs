@@ -1,6 +1,7 @@
 //! Guards on a Redis server. The server is a real child, the guards are real processes, and what
 //! counts is what the origin counted.
 
+mod deployment;
 mod faults;
 mod fitness;
 mod killed;
