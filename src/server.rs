@@ -16,14 +16,15 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 
+use crate::agent::credential::ForeignTokens;
 use crate::agent::identity::IdentityRules;
 use crate::agent::{AgentConfig, AgentLimits, AgentListener};
 use crate::base::chance::{Chance, OsChance};
-use crate::base::digest::Digest;
 use crate::base::id::{Principal, Tenant};
 use crate::base::secret::Secret;
 use crate::base::time::{Clock, SystemClock};
 use crate::control::credentials::{ApproverEntry, Credentials};
+use crate::control::facade::Agents;
 use crate::control::{ControlParts, ControlState, Scrape};
 use crate::guard::pause::Pause;
 use crate::guard::settings::Settings;
@@ -136,12 +137,14 @@ pub async fn start(plan: Plan) -> Result<Running, StartError> {
     let addresses = Arc::new(AddressRules::new());
     let guard = opened.guard(journal, pause, &shared, &addresses, settings(&config, &public_url));
     let credentials = credentials(&config, &opened.keys);
-    let agent_shell = bind_agent(&config, &guard, &credentials, &addresses, &shared).await?;
+    let foreign = foreign_tokens(&credentials);
+    let agents = Agents::new(identity(&config), Arc::clone(&foreign), config.guard.body_bytes_max);
+    let agent_shell = bind_agent(&config, &guard, foreign, &addresses, &shared).await?;
     let agent = agent_shell.local_addr();
     // Nothing is served yet, so no address was judged without knowing both listeners.
     addresses.set_own_listeners(vec![agent, control]);
 
-    let state = opened.control(&guard, credentials, public_url, &shared)?;
+    let state = opened.control(&guard, (credentials, agents), public_url, &shared)?;
     let console_link = match config.approvers {
         Approvers::Generated => state.new_sign_in_link(&principal()).ok(),
         Approvers::Declared(_) => None,
@@ -184,12 +187,14 @@ impl Opened {
     fn control(
         &self,
         guard: &Arc<Guard>,
-        credentials: Credentials,
+        (credentials, agents): (Credentials, Agents),
         public_url: String,
         shared: &Shared,
     ) -> Result<Arc<ControlState>, StartError> {
         let parts = ControlParts {
             desk: Arc::new(Arc::clone(guard)),
+            tasks: Arc::new(Arc::clone(guard)),
+            agents,
             credentials: Arc::new(ArcSwap::from_pointee(credentials)),
             keys: self.keys.keys.clone(),
             metrics: scraper(&shared.metrics, &self.store),
@@ -206,11 +211,11 @@ impl Opened {
 async fn bind_agent(
     config: &Config,
     guard: &Arc<Guard>,
-    credentials: &Credentials,
+    foreign: ForeignTokens,
     addresses: &Arc<AddressRules>,
     shared: &Shared,
 ) -> Result<AgentListener, StartError> {
-    let agent_config = agent_config(config, credentials, addresses, shared);
+    let agent_config = agent_config(config, foreign, addresses, shared);
     let address = config.guard.listen;
     AgentListener::bind(Arc::clone(guard), agent_config, address).await.map_err(|source| StartError::Listen {
         address,
@@ -237,15 +242,20 @@ fn serve(
     Ok(tasks)
 }
 
+/// The configuration's agents and sources of identity; without them everyone is `local`.
+fn identity(config: &Config) -> IdentityRules {
+    config.identity.clone().unwrap_or_else(IdentityRules::local)
+}
+
 fn agent_config(
     config: &Config,
-    credentials: &Credentials,
+    foreign: ForeignTokens,
     addresses: &Arc<AddressRules>,
     shared: &Shared,
 ) -> AgentConfig {
     AgentConfig {
-        identity: config.identity.clone().unwrap_or_else(IdentityRules::local),
-        foreign: foreign_tokens(credentials),
+        identity: identity(config),
+        foreign,
         addresses: Arc::clone(addresses),
         limits: AgentLimits {
             connections_max: config.limits.connections_per_agent,
@@ -325,7 +335,7 @@ fn local_approver(keys: &Keys) -> ApproverEntry {
 }
 
 /// Every token that must never work on the agent's listener (promise 1).
-fn foreign_tokens(credentials: &Credentials) -> Arc<ArcSwap<Vec<Digest>>> {
+fn foreign_tokens(credentials: &Credentials) -> ForeignTokens {
     let approvers = credentials.approvers.iter().map(|approver| approver.token_sha256);
     let apps = credentials.apps.iter().map(|app| app.token_sha256);
     Arc::new(ArcSwap::from_pointee(approvers.chain(apps).collect()))

@@ -72,9 +72,9 @@ struct Known {
     bearer: Arc<Agent>,
 }
 
-/// The door of the agent's listener.
+/// The door of the agent's listener, and of the one call that agents may make at another.
 #[derive(Debug)]
-pub(super) struct Door {
+pub struct Door {
     agents: Vec<Known>,
     foreign: ForeignTokens,
     local: Arc<Agent>,
@@ -82,7 +82,8 @@ pub(super) struct Door {
 
 impl Door {
     /// `foreign` are the credentials of the control listener.
-    pub(super) fn new(rules: &IdentityRules, foreign: ForeignTokens) -> Self {
+    #[must_use]
+    pub fn new(rules: &IdentityRules, foreign: ForeignTokens) -> Self {
         let known = |entry: &AgentEntry| Known {
             token_sha256: entry.token_sha256,
             named: Arc::new(Agent::of(entry, &COUNTERSIGN_AGENT)),
@@ -106,7 +107,11 @@ impl Door {
     }
 
     /// [`Self::admit`], by headers among which there may be a credential.
-    fn admit_by(&self, headers: &HeaderMap) -> Result<Arc<Agent>, Refusal> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::admit`], but that no credential is one where no agents are configured.
+    pub fn admit_by(&self, headers: &HeaderMap) -> Result<Arc<Agent>, Refusal> {
         let foreign = self.foreign.load();
         let (mut named, mut bearer) = (None, None);
         let (mut namings, mut authorizations) = (0_usize, 0_usize);

@@ -5,6 +5,7 @@
 //! (promise 1).
 
 mod ask;
+pub mod correlation;
 pub mod credential;
 mod endpoints;
 mod held;

@@ -96,6 +96,8 @@ codes! {
     RateLimited = "RATE_LIMITED";
     /// Provably not sent.
     UpstreamNotReached = "UPSTREAM_NOT_REACHED";
+    /// Confirmed and not carried out: not sent, or refused by the upstream.
+    ExecutionFailed = "EXECUTION_FAILED";
     /// The claim was too old to be sent.
     ReleaseTooLate = "RELEASE_TOO_LATE";
     /// Executed; the response is longer than `max_response`.

@@ -4,6 +4,7 @@
 //! I-JSON, RFC 7493). Must never repair anything: what is read in two ways is refused, because
 //! what a person confirms has to be what the upstream reads (promise 2).
 
+mod members;
 mod number;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,8 @@ use crate::base::code::Code;
 use crate::base::refusal::Refusal;
 
 use super::args::Inexact;
+
+pub use members::{items, member, members};
 
 /// How deep arrays and objects may stand in each other.
 pub const DEPTH_MAX: usize = 110;

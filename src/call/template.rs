@@ -134,6 +134,30 @@ impl PathTemplate {
         if self.rest || segments.next().is_none() { Some(params) } else { None }
     }
 
+    /// The path with these values in place of its parameters, which each get a segment; `value` gives
+    /// the segment of a parameter, percent-encoded. Literals stand as they are written here. `None` if a
+    /// value is missing, or if the template leaves open what else stands there (`{/**}`).
+    pub fn fill<'v>(&self, value: impl Fn(&str) -> Option<&'v str>) -> Option<String> {
+        if self.rest {
+            return None;
+        }
+        let mut path = String::new();
+        for segment in self.text.split('/').skip(1).filter(|segment| !segment.is_empty()) {
+            path.push('/');
+            match segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}')) {
+                Some(name) => path.push_str(value(name)?),
+                None => path.push_str(&ascii(segment)),
+            }
+        }
+        Some(if path.is_empty() { "/".to_owned() } else { path })
+    }
+
+    /// Whether it stands for any rest behind its segments.
+    #[must_use]
+    pub const fn has_rest(&self) -> bool {
+        self.rest
+    }
+
     /// How the paths of this template stand to those of `other`. Exact: names of parameters do not
     /// matter.
     #[must_use]
@@ -225,6 +249,18 @@ impl Part {
     }
 }
 
+/// A literal as a request has it: letters beyond ASCII, which may stand raw here, percent-encoded.
+fn ascii(literal: &str) -> String {
+    let mut out = String::with_capacity(literal.len());
+    for byte in literal.bytes() {
+        match byte.is_ascii() {
+            true => out.push(char::from(byte)),
+            false => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
 /// The segment for the check of the path rules: as it is when it is ASCII, else its ASCII part,
 /// because letters beyond ASCII may stand raw in a template.
 fn ascii_checked<'a>(segment: &'a str, ascii: &'a str) -> &'a str {
@@ -270,6 +306,19 @@ mod tests {
         assert_eq!(params("/a!b/待", "/a%21b/%E5%BE%85"), Some(vec![]));
         assert_eq!(template("{/**}").matches(&NormalPath::asterisk()), None);
         assert_eq!(template("{/**}").matches(&NormalPath::lift("/a//b").unwrap()), None);
+    }
+
+    #[test]
+    fn a_filled_template_matches_what_it_was_filled_with() {
+        let fill = |text: &str| template(text).fill(|name| (name == "id").then_some("a%2Bb"));
+        for (text, path) in [("/", "/"), ("/todos", "/todos"), ("/a!b/{id}/待", "/a!b/a%2Bb/%E5%BE%85")] {
+            assert_eq!(fill(text).unwrap(), path);
+            let params = params(text, path).unwrap();
+            assert!(params.iter().all(|(name, value)| (name.as_str(), value.as_str()) == ("id", "a+b")), "{text}");
+        }
+        for open in ["{/**}", "/account{/**}", "/todos/{other}"] {
+            assert_eq!(fill(open), None, "{open}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use axum::extract::Query;
 use bytes::Bytes;
 use http::{HeaderMap, request};
 
+use crate::agent::credential::Agent;
 use crate::base::digest::Digest;
 use crate::base::id::DraftId;
 use crate::base::refusal::FieldError;
@@ -35,6 +36,8 @@ pub(super) enum Caller {
     },
     /// A product's backend.
     App(AppEntry),
+    /// An agent, at the calls that it may make here.
+    Agent(Arc<Agent>),
     /// A person with a console session.
     SignedIn(SignedIn),
 }
@@ -77,7 +80,7 @@ impl Asked {
         match &self.caller {
             Caller::Approver { who, .. } => Ok(who),
             Caller::SignedIn(signed_in) => Ok(&signed_in.who),
-            Caller::Nobody | Caller::App(_) => Err(super::routes::credential_unknown()),
+            Caller::Nobody | Caller::App(_) | Caller::Agent(_) => Err(super::routes::credential_unknown()),
         }
     }
 

@@ -4,6 +4,8 @@
 //! know is a mistake and not a wish: it could be a typo of the one that would have changed the
 //! decision. All mistakes are told at once.
 
+use std::time::Duration;
+
 use http::{HeaderMap, header};
 use serde_json::{Map, Value};
 
@@ -70,6 +72,21 @@ impl Closed {
             return self.wrong(name, "is missing").unwrap_or_default();
         }
         self.text(name, chars_max).unwrap_or_default()
+    }
+
+    /// An object that may be left out; what is in it is for others to read.
+    pub(super) fn object(&mut self, name: &'static str) {
+        if self.members.remove(name).is_some_and(|value| !value.is_object()) {
+            self.wrong::<()>(name, "has to be an object");
+        }
+    }
+
+    /// A whole number of seconds, at least one, that may be left out.
+    pub(super) fn seconds(&mut self, name: &'static str) -> Option<Duration> {
+        match self.members.remove(name)?.as_u64() {
+            Some(count) if count > 0 => Some(Duration::from_secs(count)),
+            _ => self.wrong(name, "has to be a whole number of seconds, at least 1"),
+        }
     }
 
     /// A digest that may be left out.
@@ -185,6 +202,21 @@ mod tests {
         let problem = closed.finish().unwrap_err();
         let pointers: Vec<_> = problem.errors.iter().map(|error| error.pointer.as_str()).collect();
         assert_eq!(pointers, ["/args_hash", "/comment", "/reason", "/a~1b", "/aprove"]);
+    }
+
+    #[test]
+    fn seconds_are_whole_and_some() {
+        let read = |text: &str| {
+            let mut closed = Closed::read(&typed("application/json"), format!("{{\"s\":{text}}}").as_bytes()).unwrap();
+            let seconds = closed.seconds("s");
+            (seconds.map(|seconds| seconds.as_secs()), closed.finish().is_ok())
+        };
+        for (good, count) in [("1", 1), ("300", 300), ("3e2", 300), ("18446744073709551615", u64::MAX)] {
+            assert_eq!(read(good), (Some(count), true), "{good}");
+        }
+        for bad in ["0", "-1", "1.5", "\"300\"", "null", "true", "[]", "18446744073709551616", "1e300"] {
+            assert_eq!(read(bad), (None, false), "{bad}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What the control shell may ask of the guard, and nothing else.
 //!
 //! Owns the list of questions. It names no way to hold, to withdraw or to collect: whoever stands
-//! at this listener decides about drafts and cannot make one (the reverse of promise 1).
+//! at this listener decides about drafts and cannot make one (the reverse of promise 1). What an agent may
+//! ask here is a list of its own ([`super::facade::Tasks`]), which no approver reaches.
 
 use std::sync::Arc;
 use std::time::Duration;

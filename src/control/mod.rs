@@ -11,6 +11,7 @@
 //! | [`closed`], [`asked`] | what exactly is asked? |
 //! | [`desk`] | what may this shell ask of the guard? |
 //! | [`drafts`], [`tokens`], [`events`], [`policies`], [`links`], [`health`] | the calls |
+//! | [`facade`] | the calls of `/api/tasks`, and the one by which an agent proposes here |
 //! | [`told`] | where does a draft stand, in words? |
 //! | [`openapi`] | the same table, for machines |
 //! | [`console`] | the same calls, for people |
@@ -28,6 +29,7 @@ mod console;
 mod door;
 mod drafts;
 mod events;
+pub mod facade;
 mod framed;
 mod health;
 mod links;

@@ -35,13 +35,14 @@ pub(super) fn document(server: &str) -> Value {
         "info": {
             "title": "Countersign control API",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "For approvers, apps and operators. Closed bodies: an unknown member or query parameter is refused with 422. GET never decides; HEAD works where GET does.",
+            "description": "For approvers, apps and operators, and for agents that ask for tasks. Closed bodies: an unknown member or query parameter is refused with 422. GET never decides; HEAD works where GET does.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": server}],
         "paths": paths,
         "components": {
             "securitySchemes": {
+                "agent": {"type": "http", "scheme": "bearer", "description": "An agent's token; also in the header Countersign-Agent."},
                 "approver": {"type": "http", "scheme": "bearer", "description": "An approver's token."},
                 "app": {"type": "http", "scheme": "bearer", "description": "The token of an app; decisions also need act_for_owners."},
                 "session": {"type": "apiKey", "in": "cookie", "name": "countersign", "description": "A console session; __Host-countersign where public_url is https."},
@@ -68,7 +69,7 @@ fn operation(route: &Route) -> Value {
     }
     if let Some(schema) = route.body {
         operation["requestBody"] = json!({
-            "required": schema != "Empty",
+            "required": !matches!(schema, "Empty" | "TaskDecision"),
             "content": {"application/json": {"schema": reference(schema)}},
         });
     } else if route.method == "POST" {
@@ -85,6 +86,7 @@ const fn tag(route: &Route) -> &'static str {
         Needs::Nothing => "operations",
         Needs::Approver | Needs::Known => "approvers",
         Needs::App => "apps",
+        Needs::Agent | Needs::Reader => "agents",
         Needs::Page | Needs::Form => "console",
     }
 }
@@ -95,6 +97,8 @@ fn security(needs: Needs) -> Value {
         Needs::Approver => json!([{"approver": []}]),
         Needs::App => json!([{"app": []}]),
         Needs::Known => json!([{"approver": []}, {"app": []}]),
+        Needs::Agent => json!([{"agent": []}]),
+        Needs::Reader => json!([{"agent": []}, {"approver": []}]),
         Needs::Page | Needs::Form => json!([{"session": []}, {}]),
     }
 }
@@ -111,6 +115,11 @@ fn headers(route: &Route) -> Vec<Header> {
         Some("Reject") => vec![key],
         Some("Confirmation") => vec![owner, session, key, prefer],
         Some("Rejection") => vec![owner, session, key],
+        Some("NewTask") => {
+            vec![("Idempotency-Key", false, "The caller's key: the same key with the same args is the same task.")]
+        }
+        Some("TaskDecision") if route.path.ends_with("/confirm") => vec![key, prefer],
+        Some("TaskDecision") => vec![key],
         _ => Vec::new(),
     }
 }
@@ -176,8 +185,17 @@ fn codes(route: &Route) -> Vec<Code> {
                 codes.push(Code::ApproverNotAllowed);
             }
         }
+        Needs::Agent | Needs::Reader => codes.extend([
+            Code::CredentialUnknown,
+            Code::ApproverNotAllowed,
+            Code::RequestAmbiguous,
+            Code::RequestInvalid,
+        ]),
         Needs::Page => codes.extend([Code::AgentMayNotDecide, Code::CsrfFailed]),
         Needs::Form => codes.extend([Code::AgentMayNotDecide, Code::CsrfFailed, Code::CredentialUnknown]),
+    }
+    if route.body == Some("TaskDecision") {
+        codes.push(Code::ArgsHashMismatch);
     }
     if route.body == Some("Confirm") {
         codes.extend([Code::ArgsHashRequired, Code::ArgsHashMismatch]);

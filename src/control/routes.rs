@@ -29,7 +29,7 @@ use super::console;
 use super::framed::BodyCut;
 use super::reply;
 use super::state::ControlState;
-use super::{drafts, events, health, links, openapi, policies, tokens};
+use super::{drafts, events, facade, health, links, openapi, policies, tokens};
 
 /// Longest body of a request, in bytes.
 pub(super) const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -51,6 +51,10 @@ pub(super) enum Needs {
     App,
     /// Either of them.
     Known,
+    /// An agent's credential: the call proposes and decides nothing.
+    Agent,
+    /// An agent's credential, or an approver's bearer token: the handler tells them apart.
+    Reader,
     /// A page of the console: the right `Host`; who is signed in is told to the handler.
     Page,
     /// A form of the console: `Host`, `Origin` and `Sec-Fetch-Site` are right. The handler checks
@@ -162,6 +166,17 @@ pub(super) static ROUTES: &[Route] = &[
         query &[], body Some("Empty"), answers &[(200, "PolicyReport")], codes &[], policies::reload),
     route!(POST "/v1/sign-in-links" Approver "newSignInLink" "Makes a one-time link that signs this approver in at the console."
         query &[], body Some("Empty"), answers &[(201, "SignInLink")], codes &[Code::RateLimited], links::make),
+    route!(POST "/api/tasks" Agent "createTask" "Asks for a tool by its name; the call is held like one that was intercepted."
+        query &[], body Some("NewTask"), answers &[(200, "TaskMade"), (202, "TaskMade")], codes CREATING, facade::create),
+    route!(GET "/api/tasks/{id}" Reader "showTask" "A task with its outcome: for approvers, and for the agent that asked for it."
+        query &[], body None, answers &[(200, "Task")],
+        codes &[Code::DraftNotFound, Code::DraftNotYours, Code::IdentityMissing, Code::DraftIntegrityFailed, Code::DecisionUncertain],
+        facade::show),
+    route!(POST "/api/tasks/{id}/confirm" Approver "confirmTask" "Confirms a task and releases it once."
+        query &[], body Some("TaskDecision"), answers &[(200, "TaskDecided"), (202, "TaskDecided")], codes CONFIRMING,
+        facade::confirm),
+    route!(POST "/api/tasks/{id}/reject" Approver "rejectTask" "Rejects a task."
+        query &[], body Some("TaskDecision"), answers &[(200, "TaskDecided")], codes DECIDING, facade::reject),
     route!(GET "/healthz" Nothing "healthz" "The process is there."
         query &[], body None, answers &[(200, "Health")], codes &[], health::healthz),
     route!(GET "/readyz" Nothing "readyz" "Whether holds can be taken."
@@ -194,6 +209,41 @@ pub(super) static ROUTES: &[Route] = &[
         query &[], body None, answers &[(200, "text/css")], codes &[], console::style),
     route!(GET "/assets/console.js" Nothing "consoleScript" "The console's script; the console works without it."
         query &[], body None, answers &[(200, "text/javascript")], codes &[], console::script),
+];
+
+/// What can go wrong with a task that is asked for.
+const CREATING: &[Code] = &[
+    Code::ToolNotFound,
+    Code::CapabilityPlanned,
+    Code::CapabilityForbidden,
+    Code::IdentityMissing,
+    Code::RoleNotAllowed,
+    Code::SubjectMismatch,
+    Code::AdminReadonly,
+    Code::ArgsInvalid,
+    Code::PreviewIncomplete,
+    Code::DraftRejected,
+    Code::DraftIntegrityFailed,
+    Code::IdempotencyKeyInvalid,
+    Code::IdempotencyKeyReused,
+    Code::TooManyPending,
+    Code::RateLimited,
+    Code::ConfirmationServiceUnavailable,
+    Code::DecisionUncertain,
+];
+
+/// What can go wrong with the confirm of a task.
+const CONFIRMING: &[Code] = &[
+    Code::DraftNotFound,
+    Code::ApproverNotAllowed,
+    Code::DraftAlreadyDecided,
+    Code::DraftExpired,
+    Code::DraftIntegrityFailed,
+    Code::DecisionUncertain,
+    Code::ExecutionFailed,
+    Code::CommitOutcomeUnknown,
+    Code::IdempotencyKeyInvalid,
+    Code::IdempotencyKeyReused,
 ];
 
 /// What can go wrong with a decision by token.
@@ -302,23 +352,33 @@ fn admit(state: &ControlState, needs: Needs, parts: &request::Parts) -> Result<C
             }
             return Ok(console::session::signed_in(state, &parts.headers).map_or(Caller::Nobody, Caller::SignedIn));
         }
-        Needs::Approver | Needs::App | Needs::Known => {}
+        Needs::Approver | Needs::App | Needs::Known | Needs::Agent | Needs::Reader => {}
     }
     match (caller::recognise(&parts.headers, &known), needs) {
+        (Standing::Agent, Needs::Agent | Needs::Reader) => match state.agents.admit(&parts.headers) {
+            Ok(agent) => Ok(Caller::Agent(agent)),
+            Err(problem) => refuse(problem, "agent"),
+        },
         (Standing::Agent, _) => refuse(agent_may_not(), "agent"),
+        (Standing::Absent, Needs::Agent) => Err(agent_unknown()),
         (Standing::Absent, _) => Err(credential_unknown()),
+        (Standing::Unknown, Needs::Agent) => refuse(agent_unknown(), "unknown"),
         (Standing::Unknown, _) => refuse(credential_unknown(), "unknown"),
-        (Standing::Approver(entry), Needs::Approver | Needs::Known) => Ok(Caller::Approver {
+        (Standing::Approver(entry), Needs::Approver | Needs::Known | Needs::Reader) => Ok(Caller::Approver {
             who: caller::approver(&entry, "bearer", Channel::Api),
             token_sha256: entry.token_sha256,
         }),
         (Standing::App(entry), Needs::App | Needs::Known) => Ok(Caller::App(entry)),
+        (Standing::Approver(entry), Needs::Agent) => {
+            let detail = "A task is asked for with an agent's credential. Approvers decide and never propose.";
+            refuse(Problem::new(Code::ApproverNotAllowed, detail), entry.name.as_str())
+        }
         (Standing::Approver(entry), _) => {
             let detail = "This call is for an app that acts for its owners. Approvers confirm a draft by its id.";
             refuse(Problem::new(Code::ApproverNotAllowed, detail), entry.name.as_str())
         }
         (Standing::App(entry), _) => {
-            let detail = "This call is for approvers. An app decides by confirmation token at /v1/confirmations.";
+            let detail = "This call is not for apps. An app decides by confirmation token at /v1/confirmations.";
             refuse(Problem::new(Code::ApproverNotAllowed, detail), entry.name.as_str())
         }
     }
@@ -394,6 +454,13 @@ fn without_body(response: Response) -> Response {
 /// 401.
 pub(super) fn credential_unknown() -> Problem {
     let detail = "Send an approver's or an app's token as Authorization: Bearer. Nothing was changed.";
+    Problem::new(Code::CredentialUnknown, detail)
+}
+
+/// 401 where an agent is expected.
+pub(super) fn agent_unknown() -> Problem {
+    let detail = "Send the credential of a known agent, and no other, in Countersign-Agent or as Authorization: Bearer. \
+                  Nothing was held. Where `identity.agents` of the configuration names none, nobody can ask here.";
     Problem::new(Code::CredentialUnknown, detail)
 }
 

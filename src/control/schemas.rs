@@ -6,6 +6,8 @@ use crate::base::code::Code;
 use crate::draft::outcome::Failure;
 use crate::draft::state::Status;
 
+use super::facade;
+
 fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
@@ -43,7 +45,9 @@ type Schemas = Vec<(&'static str, Value)>;
 /// Every schema by name.
 pub(super) fn all() -> Value {
     let mut all = bodies();
-    for part in [words(), drafts(), shown(), decided(), decisions(), proofs(), events(), problems(), policies()] {
+    for part in
+        [words(), drafts(), shown(), decided(), decisions(), proofs(), events(), problems(), policies(), tasks()]
+    {
         all.extend(part.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
     }
     Value::Object(all)
@@ -196,6 +200,49 @@ fn proofs() -> Schemas {
     });
     let always = ["id", "action_id", "status", "summary", "judged", "args_hash", "decided_by", "settled_at"];
     vec![("Evidence", object(evidence, &["at", "source", "text"], false)), ("Receipt", object(receipt, &always, false))]
+}
+
+/// `/api/tasks`.
+fn tasks() -> Schemas {
+    let words = json!({"type": "string", "minLength": 1, "maxLength": 1000});
+    let asked = json!({
+        "task_type": {"type": "string", "minLength": 1, "maxLength": 255}, "payload": {"type": "object"},
+        "ttl_seconds": {"type": "integer", "minimum": 1},
+    });
+    let decision = json!({
+        "decided_by": {"type": "string", "minLength": 1, "maxLength": 200}, "reason": words, "comment": words,
+        "args_hash": digest(),
+    });
+    let made = json!({
+        "task_id": text(), "status": reference("TaskStatus"), "expires_at": time(), "confirm_url": text(),
+    });
+    let task = json!({
+        "task_id": text(), "task_type": text(), "payload": {"type": "object"}, "status": reference("TaskStatus"),
+        "created_at": time(), "expires_at": time(), "decided_at": nullable(time()), "decided_by": nullable(text()),
+        "execute_result": {"description": "The upstream's JSON; content_type, length and sha256 of any other body; null where there is none."},
+        "failure_reason": nullable(text()),
+    });
+    let ten = [
+        "task_id",
+        "task_type",
+        "payload",
+        "status",
+        "created_at",
+        "expires_at",
+        "decided_at",
+        "decided_by",
+        "execute_result",
+        "failure_reason",
+    ];
+    let decided = json!({"task_id": text(), "status": reference("TaskStatus"), "result": {}});
+    vec![
+        ("TaskStatus", json!({"enum": facade::STATUS_NAMES})),
+        ("NewTask", object(asked, &["task_type"], true)),
+        ("TaskDecision", object(decision, &[], true)),
+        ("TaskMade", object(made, &["task_id", "status", "expires_at", "confirm_url"], true)),
+        ("Task", object(task, &ten, true)),
+        ("TaskDecided", object(decided, &["task_id", "status"], true)),
+    ]
 }
 
 fn events() -> Schemas {

@@ -23,6 +23,7 @@ use super::console::pages::Pages;
 use super::console::session::{Sessions, SignInCodes};
 use super::credentials::Credentials;
 use super::desk::Desk;
+use super::facade::{Agents, Tasks};
 use super::origin::{BadPublicUrl, PublicUrl};
 
 /// How many live event streams may be open at one time.
@@ -83,6 +84,10 @@ pub enum NoLink {
 pub struct ControlParts {
     /// The guard: `Arc::new(guard)` with `guard: Arc<Guard>`.
     pub desk: Arc<dyn Desk>,
+    /// The same guard, for `/api/tasks`.
+    pub tasks: Arc<dyn Tasks>,
+    /// Agents, as `/api/tasks` knows them.
+    pub agents: Agents,
     /// Who is known; a reload swaps it.
     pub credentials: Arc<ArcSwap<Credentials>>,
     /// The keys, for sessions and owner hashes.
@@ -104,6 +109,8 @@ pub struct ControlParts {
 /// The parts, and what lives between requests.
 pub struct ControlState {
     pub(super) desk: Arc<dyn Desk>,
+    pub(super) tasks: Arc<dyn Tasks>,
+    pub(super) agents: Agents,
     pub(super) credentials: Arc<ArcSwap<Credentials>>,
     pub(super) keys: KeySet,
     pub(super) metrics: Scrape,
@@ -131,6 +138,8 @@ impl ControlState {
         Ok(Arc::new(Self {
             public,
             desk: parts.desk,
+            tasks: parts.tasks,
+            agents: parts.agents,
             credentials: parts.credentials,
             keys: parts.keys,
             metrics: parts.metrics,

@@ -123,7 +123,7 @@ impl Guard {
         }
     }
 
-    async fn load_own(&self, who: &Identity, id: &DraftId) -> Result<Stored, Problem> {
+    pub(super) async fn load_own(&self, who: &Identity, id: &DraftId) -> Result<Stored, Problem> {
         let stored = self.load(id).await?;
         let row = &stored.row;
         let owner_hash = binding::owner_hash(&self.parts.keys, &who.tenant, &who.owner);
@@ -135,7 +135,7 @@ impl Guard {
     }
 
     /// Notes the collection. A store that is away costs nothing but a longer replay window.
-    async fn collected(&self, stored: &Stored) {
+    pub(super) async fn collected(&self, stored: &Stored) {
         if let Err(error) = self.parts.store.collect(&stored.row.id).await {
             tracing::warn!(draft = %stored.row.id, %error, "collection was not noted");
         }
@@ -149,22 +149,27 @@ impl Guard {
         collect: bool,
         replayed: bool,
     ) -> Result<Answer, Problem> {
+        let response = self.response_of(stored).await?;
+        if collect {
+            self.collected(stored).await;
+        }
+        let Some(response) = response else {
+            return Err(self.without_response(stored));
+        };
+        let answer = if response.truncated { too_large(stored, &response) } else { as_sent(response) };
+        Ok(self.marked(answer, stored, replayed))
+    }
+
+    /// The response that is kept for a draft, verified and opened; `None` where there is none.
+    pub(super) async fn response_of(&self, stored: &Stored) -> Result<Option<StoredResponse>, Problem> {
         let row = &stored.row;
         let full = match &stored.response {
             None if row.has_response => self.load(&row.id).await?,
             _ => stored.clone(),
         };
         self.open(&full)?;
-        if collect {
-            self.collected(stored).await;
-        }
-        let Some(sealed) = &full.response else {
-            return Err(self.without_response(stored));
-        };
-        let opened = seal::open_response(sealed, &row.id, &self.parts.keys);
-        let response = opened.map_err(|_| self.integrity_failed(stored))?;
-        let answer = if response.truncated { too_large(stored, &response) } else { as_sent(response) };
-        Ok(self.marked(answer, stored, replayed))
+        let opened = full.response.as_ref().map(|sealed| seal::open_response(sealed, &row.id, &self.parts.keys));
+        opened.transpose().map_err(|_| self.integrity_failed(stored))
     }
 
     fn marked(&self, mut answer: Answer, stored: &Stored, replayed: bool) -> Answer {

@@ -34,16 +34,45 @@ pub(super) struct Confirm {
     pub(super) wait: Duration,
 }
 
+/// What a confirm came to, before anybody is told.
+pub(super) enum Reached {
+    /// It won the claim; the draft as it stands after the wait.
+    Claimed(Box<Stored>),
+    /// The draft was decided, or had ended, before.
+    Before(Box<Stored>),
+    /// One vote of several.
+    Voted { have: u32, need: u32, again: bool, stored: Box<Stored> },
+}
+
+/// What a no came to, before anybody is told.
+pub(super) enum Refusing {
+    /// It ended the draft.
+    Done(Box<Stored>),
+    /// The draft was decided, or had ended, before.
+    Before(Box<Stored>),
+}
+
 impl Guard {
     /// Confirms a verified draft: evaluates policy again, votes, releases, waits, answers.
     pub(super) async fn confirm_draft(self: &Arc<Self>, stored: Stored, confirm: Confirm) -> Result<Answer, Problem> {
+        let wait = confirm.wait;
+        match self.reach(stored, confirm).await? {
+            Reached::Claimed(settled) => self.answer_confirmed(*settled, false, Duration::ZERO).await,
+            Reached::Before(stored) => self.answer_confirmed(*stored, true, wait).await,
+            Reached::Voted { have, need, again, stored } => Ok(voted(&stored.row, have, need, again)),
+        }
+    }
+
+    /// Confirms a verified draft, and says what this confirm came to. One that claims the draft has its
+    /// release started and waited for.
+    pub(super) async fn reach(self: &Arc<Self>, stored: Stored, confirm: Confirm) -> Result<Reached, Problem> {
         let opened = self.open(&stored)?;
         let key = self.decision_key(&stored.row.id, &confirm.decider, confirm.decision_key.as_deref());
         if key_used_for(&stored.row, key.as_deref(), Verb::Reject) {
             return Err(key_reused(&stored.row.id));
         }
         if stored.row.state.status() != Status::Pending {
-            return self.answer_confirmed(stored, true, confirm.wait).await;
+            return Ok(Reached::Before(Box::new(stored)));
         }
         self.ends_before(&stored).await?;
         if judge::recheck(&self.policies(), &opened.draft).is_err() {
@@ -63,14 +92,13 @@ impl Guard {
                 .about(&id)
         })??;
         let Some(decided) = decided else {
-            let settled = self.wait_settled(&id, wait).await?;
-            return self.answer_confirmed(settled, false, Duration::ZERO).await;
+            return Ok(Reached::Claimed(Box::new(self.wait_settled(&id, wait).await?)));
         };
         match decided {
             Decided::Claimed(..) => Err(not_found(&id)),
-            Decided::Voted { have, need, stored } => Ok(voted(&stored.row, have, need, false)),
-            Decided::AlreadyVoted { have, need, stored } => Ok(voted(&stored.row, have, need, true)),
-            Decided::NotPending(stored) => self.answer_confirmed(*stored, true, wait).await,
+            Decided::Voted { have, need, stored } => Ok(Reached::Voted { have, need, again: false, stored }),
+            Decided::AlreadyVoted { have, need, stored } => Ok(Reached::Voted { have, need, again: true, stored }),
+            Decided::NotPending(stored) => Ok(Reached::Before(stored)),
             Decided::Changed => Err(Problem::new(
                 Code::DraftIntegrityFailed,
                 "The stored draft changed between reading and deciding. Nothing was sent.",
@@ -133,6 +161,27 @@ impl Guard {
         reason: String,
         decision_key: Option<&str>,
     ) -> Result<Answer, Problem> {
+        match self.refuse(stored, opened, by, reason, decision_key).await? {
+            Refusing::Done(now) => Ok(rejected(&now.row, false)),
+            Refusing::Before(now) if now.row.state.status() == Status::Rejected && by_person(&now.row) => {
+                Ok(rejected(&now.row, true))
+            }
+            Refusing::Before(now) => {
+                self.parts.observer.confirm_conflict("decided");
+                Err(self.decided_problem(&now))
+            }
+        }
+    }
+
+    /// Rejects a verified draft, and says what this no came to.
+    pub(super) async fn refuse(
+        &self,
+        stored: Stored,
+        opened: &Opened,
+        by: Decider,
+        reason: String,
+        decision_key: Option<&str>,
+    ) -> Result<Refusing, Problem> {
         let key = self.decision_key(&stored.row.id, &by, decision_key);
         if key_used_for(&stored.row, key.as_deref(), Verb::Confirm) {
             return Err(key_reused(&stored.row.id));
@@ -144,15 +193,11 @@ impl Guard {
                 self.parts.observer.draft(&now.row.tool, Status::Rejected);
                 self.parts.observer.rejected(&now.row.tool, "person");
                 self.parts.observer.decided(&now.row.tool, self.now().since(now.row.created_at));
-                Ok(rejected(&now.row, false))
+                Ok(Refusing::Done(now))
             }
             Ended::NotPending(now) => {
                 self.open(&now)?;
-                if now.row.state.status() == Status::Rejected && by_person(&now.row) {
-                    return Ok(rejected(&now.row, true));
-                }
-                self.parts.observer.confirm_conflict("decided");
-                Err(self.decided_problem(&now))
+                Ok(Refusing::Before(now))
             }
             Ended::Changed => {
                 Err(Problem::new(Code::DraftIntegrityFailed, "The stored draft changed.").about(&stored.row.id))
@@ -239,7 +284,7 @@ impl Guard {
         }
     }
 
-    fn decision_key(&self, id: &DraftId, by: &Decider, key: Option<&str>) -> Option<String> {
+    pub(super) fn decision_key(&self, id: &DraftId, by: &Decider, key: Option<&str>) -> Option<String> {
         let parts = |key: &str| {
             let parts = [id.as_str().as_bytes(), by.id.as_str().as_bytes(), key.as_bytes()];
             self.parts.keys.identity_digest("decision key", &parts).to_hex()
@@ -267,7 +312,7 @@ fn by_person(row: &Row) -> bool {
     row.refused.as_ref().is_some_and(crate::draft::decision::Refused::by_person)
 }
 
-fn key_used_for(row: &Row, key: Option<&str>, verb: Verb) -> bool {
+pub(super) fn key_used_for(row: &Row, key: Option<&str>, verb: Verb) -> bool {
     key.and_then(|key| row.decision_keys.get(key)).is_some_and(|used| *used == verb)
 }
 

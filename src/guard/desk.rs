@@ -63,12 +63,18 @@ impl Guard {
         if !visible {
             return Err(self.not_allowed(who, "see this draft"));
         }
-        if stored.row.state.status() == Status::Pending
-            && let Err(error) = self.parts.store.note_seen(id).await
-        {
-            tracing::warn!(draft = %id, %error, "the view was not noted");
-        }
+        self.seen(&stored).await;
         Ok(Self::full(&stored, opened.as_ref()))
+    }
+
+    /// Notes that an approver opened a draft that waits.
+    pub(super) async fn seen(&self, stored: &Stored) {
+        let row = &stored.row;
+        if row.state.status() == Status::Pending
+            && let Err(error) = self.parts.store.note_seen(&row.id).await
+        {
+            tracing::warn!(draft = %row.id, %error, "the view was not noted");
+        }
     }
 
     /// The body that will be sent, with its media type, for download by an approver.
@@ -204,13 +210,13 @@ impl Guard {
         }
     }
 
-    async fn load_for(&self, who: &Approver, id: &DraftId) -> Result<Stored, Problem> {
+    pub(super) async fn load_for(&self, who: &Approver, id: &DraftId) -> Result<Stored, Problem> {
         let stored = self.load(id).await?;
         // Another tenant's draft does not exist here.
         if stored.row.tenant == who.tenant { Ok(stored) } else { Err(not_found(id)) }
     }
 
-    async fn for_decision(&self, who: &Approver, id: &DraftId) -> Result<(Stored, Opened), Problem> {
+    pub(super) async fn for_decision(&self, who: &Approver, id: &DraftId) -> Result<(Stored, Opened), Problem> {
         let stored = self.load_for(who, id).await?;
         let opened = self.open(&stored)?;
         if !may_decide(who, &opened.draft) {
@@ -233,7 +239,7 @@ impl Guard {
         self.expire_if_over(stored).await
     }
 
-    fn approver_decider(&self, who: &Approver) -> Decider {
+    pub(super) fn approver_decider(&self, who: &Approver) -> Decider {
         Decider {
             kind: DeciderKind::Approver,
             id: who.name.clone(),
@@ -255,17 +261,17 @@ impl Guard {
         })
     }
 
-    fn not_allowed(&self, who: &Approver, what: &str) -> Problem {
+    pub(super) fn not_allowed(&self, who: &Approver, what: &str) -> Problem {
         self.parts.observer.refused_attempt(Code::ApproverNotAllowed, who.name.as_str());
         Problem::new(Code::ApproverNotAllowed, format!("{} has no right to {what}. Nothing was changed.", who.name))
     }
 
-    fn bounded(&self, wait: Option<Duration>) -> Duration {
+    pub(super) fn bounded(&self, wait: Option<Duration>) -> Duration {
         wait.unwrap_or(self.parts.settings.confirm_wait).min(self.parts.settings.confirm_wait)
     }
 }
 
-fn may_see(who: &Approver, draft: &Draft) -> bool {
+pub(super) fn may_see(who: &Approver, draft: &Draft) -> bool {
     who.tenant == draft.identity.tenant
         && who.rights.as_ref().is_some_and(|rights| {
             rights.capabilities.iter().any(|pattern| pattern.fits(draft.capability.as_str()))
@@ -274,7 +280,7 @@ fn may_see(who: &Approver, draft: &Draft) -> bool {
         })
 }
 
-fn may_see_damaged(who: &Approver, stored: &Stored) -> bool {
+pub(super) fn may_see_damaged(who: &Approver, stored: &Stored) -> bool {
     who.tenant == stored.row.tenant
         && who
             .rights

@@ -42,6 +42,26 @@ pub struct Proposal<'a> {
     pub traceparent: Option<String>,
     /// Headers of the request that carry identity: never forwarded.
     pub identity_headers: &'a [http::HeaderName],
+    /// How long the draft may wait, where that is shorter than what the policy says.
+    pub ttl_max: Option<Duration>,
+}
+
+/// The draft that a proposal led to.
+pub(super) struct Placed {
+    pub(super) stored: Box<Stored>,
+    pub(super) came: Came,
+    pub(super) who: Identity,
+    held_status: u16,
+}
+
+/// How the draft of a proposal came to be.
+pub(super) enum Came {
+    /// Made a moment ago, from this record.
+    Made(Box<Draft>),
+    /// New, and to be verified like any other.
+    New,
+    /// It was there before.
+    Before,
 }
 
 /// How often a hold is sealed anew because the store says that its time is another.
@@ -67,9 +87,23 @@ impl Guard {
     }
 
     async fn try_hold(&self, proposal: Proposal<'_>) -> Result<Answer, Problem> {
+        let Placed { stored, came, who, held_status } = self.place(proposal).await?;
+        match came {
+            // What was sealed a moment ago need not be opened to be known.
+            Came::Made(draft) => {
+                self.waiting_with(&stored, &draft, self.parts.keys.active().id.as_str(), &who, held_status)
+            }
+            Came::New => self.waiting_answer(&stored, &who, held_status),
+            Came::Before => self.joined(*stored, &who, held_status).await,
+        }
+    }
+
+    /// Finds or makes the draft of a proposal.
+    pub(super) async fn place(&self, proposal: Proposal<'_>) -> Result<Placed, Problem> {
         let Proposal { policies, service, selection, call, identity, .. } = proposal;
-        let Proposal { idempotency_key, request_id, traceparent, identity_headers, .. } = proposal;
+        let Proposal { idempotency_key, request_id, traceparent, identity_headers, ttl_max, .. } = proposal;
         let mut prepared = judge::judge(service, &selection, call, &identity, identity_headers)?;
+        prepared.ttl = ttl_max.map_or(prepared.ttl, |most| most.min(prepared.ttl));
         let keys = &self.parts.keys;
         let scope = JoinScope {
             tenant: &identity.tenant,
@@ -104,13 +138,11 @@ impl Guard {
                     self.parts.observer.draft(&stored.row.tool, Status::Pending);
                     self.parts.pause.at("after_hold_before_answer").await;
                     self.ends_before(&stored).await?;
-                    // What was sealed a moment ago need not be opened to be known.
-                    return match is_as_made(&stored, &hold) {
-                        true => self.waiting_with(&stored, &draft, keys.active().id.as_str(), &identity, held_status),
-                        false => self.waiting_answer(&stored, &identity, held_status),
-                    };
+                    let came = if is_as_made(&stored, &hold) { Came::Made(Box::new(draft)) } else { Came::New };
+                    return Ok(Placed { stored, came, who: identity, held_status });
                 }
-                held => return self.answer_held(held, &identity, held_status).await,
+                Held::Joined(stored) => return Ok(Placed { stored, came: Came::Before, who: identity, held_status }),
+                held => return Err(self.not_held(held)),
             }
         }
         Err(self.too_slow())
@@ -244,25 +276,25 @@ impl Guard {
         Problem::hold_unavailable()
     }
 
-    async fn answer_held(&self, held: Held, who: &Identity, held_status: u16) -> Result<Answer, Problem> {
+    /// Why there is no draft that the proposal could be answered from.
+    fn not_held(&self, held: Held) -> Problem {
         match held {
-            Held::New(stored) => self.waiting_answer(&stored, who, held_status),
-            Held::Joined(stored) => self.joined(*stored, who, held_status).await,
-            Held::RejectedBefore(stored) => Err(self.ended_problem(&stored)),
-            Held::KeyReused(id) => Err(Problem::new(
+            Held::RejectedBefore(stored) => self.ended_problem(&stored),
+            Held::KeyReused(id) => Problem::new(
                 Code::IdempotencyKeyReused,
                 "This Idempotency-Key was used with other args. Nothing was held; use a new key for a new call.",
             )
-            .about(&id)),
-            Held::TooManyPending => Err(Problem::new(
+            .about(&id),
+            Held::TooManyPending => Problem::new(
                 Code::TooManyPending,
                 "This owner has too many calls that wait for a decision. Ask for a decision first.",
-            )),
-            Held::RateLimited => Err(Problem::new(
+            ),
+            Held::RateLimited => Problem::new(
                 Code::RateLimited,
                 "This owner has asked for too many writes in a short time. Wait, then send the same call again.",
-            )),
-            Held::Clock(_) => Err(self.hold_unavailable()),
+            ),
+            // Answered before.
+            Held::New(_) | Held::Joined(_) | Held::Clock(_) => self.hold_unavailable(),
         }
     }
 

@@ -9,6 +9,7 @@ pub mod observer;
 pub mod pause;
 pub mod problem;
 pub mod settings;
+pub mod task;
 pub mod views;
 pub mod who;
 

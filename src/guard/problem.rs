@@ -91,6 +91,7 @@ pub const fn line(code: Code) -> Line {
         Code::TooManyPending => of(429, No, true, "Too many open drafts"),
         Code::RateLimited => of(429, No, true, "Too many calls"),
         Code::UpstreamNotReached => of(502, No, false, "The upstream was not reached"),
+        Code::ExecutionFailed => of(500, No, false, "Confirmed, and not carried out"),
         Code::ReleaseTooLate => of(502, No, false, "The release came too late"),
         Code::ResultTooLarge => of(502, Yes, false, "Executed; the result is too large to keep"),
         Code::ConfirmationServiceUnavailable => of(503, No, true, "The confirmation service is unavailable"),

@@ -146,7 +146,8 @@ const NO_TOOL: &str = "No tool of this service is declared for this write. Nothi
 const OPAQUE: &str =
     "The body is none that a person could judge, and this tool takes no such bodies. Nothing was sent.";
 
-fn guided(capability: &Capability) -> Refusal {
+/// What is told of a capability that nothing carries out.
+pub(super) fn guided(capability: &Capability) -> Refusal {
     let (code, detail) = match capability.status {
         CapabilityStatus::Forbidden => {
             (Code::CapabilityForbidden, "Agents may not do this. Nothing was sent; do not try another way.")

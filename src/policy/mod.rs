@@ -13,6 +13,7 @@ pub(crate) mod keys;
 pub mod load;
 mod matching;
 pub mod model;
+pub mod named;
 mod open;
 mod outbound;
 pub mod prepare;

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::call::json::members;
+
 /// What becomes of one arg.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Fate {
@@ -77,7 +79,9 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-fn encoded(text: &str) -> String {
+/// Percent-encoded so that it is one piece of a query, a form or a path: everything but the unreserved
+/// characters of RFC 3986 section 2.3.
+pub(super) fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
@@ -152,46 +156,6 @@ pub(super) fn object(raw: &str, changes: &Changes, add: impl Fn(&str) -> bool) -
     let added = changes.added.iter().filter(|(name, _)| add(name));
     out.extend(added.map(|(name, value)| format!("{}:{value}", Value::from(name.as_str()))));
     touched.then(|| format!("{{{}}}", out.join(",")))
-}
-
-/// The members of an object as their own bytes: name with its quotes, value without surrounding
-/// white space. The text was read as JSON before, so only its structure is followed here.
-fn members(raw: &str) -> Option<Vec<(&str, &str)>> {
-    let inner = raw.trim_matches(WHITE).strip_prefix('{')?.strip_suffix('}')?;
-    let mut found = Vec::new();
-    for part in parts(inner, b',') {
-        if part.trim_matches(WHITE).is_empty() && found.is_empty() {
-            continue;
-        }
-        let colon = parts(part, b':').next()?.len();
-        found.push((part[..colon].trim_matches(WHITE), part.get(colon + 1..)?.trim_matches(WHITE)));
-    }
-    Some(found)
-}
-
-const WHITE: [char; 4] = [' ', '\t', '\n', '\r'];
-
-/// Splits at `separator` outside of texts and nested values.
-fn parts(text: &str, separator: u8) -> impl Iterator<Item = &str> {
-    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
-    text.split(move |c: char| {
-        if quoted {
-            match c {
-                _ if escaped => escaped = false,
-                '\\' => escaped = true,
-                '"' => quoted = false,
-                _ => {}
-            }
-            return false;
-        }
-        match c {
-            '"' => quoted = true,
-            '{' | '[' => depth += 1,
-            '}' | ']' => depth = depth.saturating_sub(1),
-            c => return depth == 0 && c == char::from(separator),
-        }
-        false
-    })
 }
 
 #[cfg(test)]

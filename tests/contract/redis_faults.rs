@@ -279,3 +279,40 @@ async fn what_was_altered_is_corrupt_and_alone() {
     assert_eq!(counts[0].0, Status::Pending);
     assert_eq!(h.store().by_token(&Digest::of(b"nobody's")).await, Ok(None));
 }
+
+/// The files of deploy/ are enough for a guard, and the server's own user is shut.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_deployments_server_and_its_user_are_enough() {
+    let lines =
+        |text: &'static str| text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    // Where it listens and keeps things is the test's own.
+    let own = ["bind", "protected-mode", "aclfile"];
+    let mut options = Vec::new();
+    for line in lines(include_str!("../../deploy/redis.conf")) {
+        let (name, value) = line.split_once(' ').unwrap();
+        if !own.contains(&name) {
+            options.extend([format!("--{name}"), value.to_owned()]);
+        }
+    }
+    let server = Redis::start_on_tcp(&options.iter().map(String::as_str).collect::<Vec<_>>());
+    let users = lines(include_str!("../../deploy/users.acl.example"));
+    let guard = users.filter_map(|line| line.strip_prefix("user guard ")).next().unwrap();
+    let mut words = vec!["ACL", "SETUSER", "guard"];
+    words.extend(guard.split(' '));
+    server.command(&words);
+    let url = format!("redis://guard:PASSWORD@127.0.0.1:{}", server.port());
+    let Bench { h, told } = bench(&url, 0, LONG).await;
+    h.store().check().await.expect("takes writes");
+    assert_eq!(h.store().same_keys(&Digest::of(b"one")).await, Ok(true));
+    let mut hints = h.store().hints();
+    let done = h.succeeded(&h.call("a")).await;
+    let heard = async { while hints.recv().await.ok() != Some(done.row.id.clone()) {} };
+    tokio::time::timeout(LONG, heard).await.expect("a hint");
+    assert_eq!(h.kinds(&done.row.id).await.len(), 4);
+    assert_eq!(h.store().counts().await.expect("counts").iter().map(|(_, count)| count).sum::<u64>(), 1);
+    assert_eq!(told.last(), None);
+    let wrong = format!("redis://guard:other@127.0.0.1:{}", server.port());
+    let wrong = RedisStore::open(&wrong, Arc::new(SystemClock), RedisOptions::default()).await;
+    let Err(OpenError::Unreachable(why)) = wrong else { panic!("{wrong:?}") };
+    assert!(!why.contains("other@"), "{why}");
+}

@@ -12,6 +12,7 @@ mod deciding;
 mod earlier;
 mod examples;
 mod expiry;
+mod facade;
 mod framing;
 mod harness;
 mod held;

@@ -16,13 +16,23 @@ fn call(route: &Route, headers: &[(&str, &str)]) -> Request<Body> {
 }
 
 fn needs_credential(route: &&Route) -> bool {
-    matches!(route.needs, Needs::Approver | Needs::App | Needs::Known)
+    matches!(route.needs, Needs::Approver | Needs::App | Needs::Known | Needs::Agent | Needs::Reader)
+}
+
+fn takes_agents(route: &Route) -> bool {
+    matches!(route.needs, Needs::Agent | Needs::Reader)
+}
+
+#[test]
+fn an_agent_is_let_in_at_two_calls_and_no_others() {
+    let calls: Vec<_> = ROUTES.iter().filter(|route| takes_agents(route)).map(|r| (r.method, r.path)).collect();
+    assert_eq!(calls, [("POST", "/api/tasks"), ("GET", "/api/tasks/{id}")]);
 }
 
 #[tokio::test]
 async fn p1_an_agents_credential_decides_nothing_anywhere_and_is_recorded() {
     let bench = bench();
-    for route in ROUTES.iter().filter(|route| route.needs != Needs::Nothing) {
+    for route in ROUTES.iter().filter(|route| route.needs != Needs::Nothing && !takes_agents(route)) {
         for name in ["authorization", "countersign-agent", "proxy-authorization"] {
             let token = bearer(ROBOT);
             let mut headers = vec![(name, token.as_str()), ("origin", "http://127.0.0.1:7071")];
@@ -44,7 +54,7 @@ async fn p1_an_agents_credential_decides_nothing_anywhere_and_is_recorded() {
 async fn an_agent_is_refused_by_name_on_wrong_paths_and_methods_too() {
     let bench = bench();
     let token = bearer(ROBOT);
-    let asked = [("DELETE", "/v1/drafts"), ("POST", "/api/tasks"), ("GET", "/v1/nothing")];
+    let asked = [("DELETE", "/v1/drafts"), ("GET", "/api/tasks"), ("DELETE", "/api/tasks/x"), ("GET", "/v1/nothing")];
     for (method, path) in asked {
         let got = bench.send(request(method, path, &[("authorization", &token)], Body::empty())).await;
         assert_eq!(got.code(), "AGENT_MAY_NOT_DECIDE", "{method} {path}");
@@ -72,7 +82,8 @@ async fn the_two_classes_of_callers_do_not_meet() {
     for route in ROUTES.iter().filter(needs_credential) {
         let other = match route.needs {
             Needs::Approver => BACKEND,
-            Needs::App => PERSON,
+            Needs::App | Needs::Agent => PERSON,
+            Needs::Reader => BACKEND,
             _ => continue,
         };
         let got = bench.send(call(route, &[("authorization", &bearer(other))])).await;

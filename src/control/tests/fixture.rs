@@ -14,25 +14,29 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tower::ServiceExt as _;
 
+use crate::agent::identity::{AgentEntry, IdentityRules, Source};
 use crate::base::chance::SeededChance;
 use crate::base::code::Code;
 use crate::base::digest::Digest;
-use crate::base::id::{DraftId, Principal, Tenant};
+use crate::base::id::{DraftId, Initiator, Principal, Tenant};
 use crate::base::secret::Secret;
 use crate::base::time::{ManualClock, Timestamp};
 use crate::control::credentials::{AppEntry, ApproverEntry, Credentials};
 use crate::control::desk::{Confirm, Desk};
+use crate::control::facade::{Agents, Tasks};
 use crate::control::routes::router;
 use crate::control::{ControlParts, ControlState, NotTaken, PolicyReport, PolicyStatus};
 use crate::draft::decision::{Channel, Decider, DeciderKind, Refused, Vote};
 use crate::draft::keys::KeySet;
 use crate::draft::outcome::{Evidence, Failure};
 use crate::draft::receipt::{Judged, Receipt, ReceiptStatus};
-use crate::draft::record::{Detail, Preview, Risk};
+use crate::draft::record::{Detail, Identity, Preview, Risk};
 use crate::draft::state::{Phase, Status, Verdict};
+use crate::guard::Proposal;
 use crate::guard::answer::Answer;
 use crate::guard::observer::Observer;
 use crate::guard::problem::Problem;
+use crate::guard::task::{Proposed, Task, TaskDecided, TaskDecision};
 use crate::guard::views::{DraftLine, DraftView, Page, RequestView};
 use crate::guard::who::{AppCaller, Approver, Rights};
 use crate::policy::model::PolicySet;
@@ -44,6 +48,9 @@ pub(super) const PERSON: &str = "ap_person";
 pub(super) const BACKEND: &str = "app_backend";
 pub(super) const MUTE_BACKEND: &str = "app_mute";
 pub(super) const ROBOT: &str = "ag_robot";
+pub(super) const SECOND_ROBOT: &str = "ag_second";
+/// An agent whose runtime gets confirmation tokens.
+pub(super) const RUNTIME: &str = "ag_runtime";
 pub(super) const ID: &str = "dr_5_01J0000000000000000000000A";
 
 pub(super) fn start() -> Timestamp {
@@ -181,6 +188,55 @@ impl Desk for NotingDesk {
     }
 }
 
+/// No task is there.
+pub(super) struct NoTasks;
+
+fn no_task() -> Problem {
+    Problem::new(Code::DraftNotFound, "No task has this id.")
+}
+
+#[async_trait]
+impl Tasks for NoTasks {
+    async fn propose(&self, _: Proposal<'_>) -> Result<Proposed, Problem> {
+        Err(no_task())
+    }
+
+    async fn own(&self, _: &Identity, _: &DraftId, _: bool) -> Result<Task, Problem> {
+        Err(no_task())
+    }
+
+    async fn show(&self, _: &Approver, _: &DraftId) -> Result<Task, Problem> {
+        Err(no_task())
+    }
+
+    async fn confirm(&self, _: &Approver, _: &DraftId, _: TaskDecision) -> Result<TaskDecided, Problem> {
+        Err(no_task())
+    }
+
+    async fn reject(&self, _: &Approver, _: &DraftId, _: TaskDecision) -> Result<TaskDecided, Problem> {
+        Err(no_task())
+    }
+}
+
+/// The agents of [`credentials`], whose owner and session stand in headers.
+pub(super) fn agents() -> Agents {
+    let agent = |name: &str, token: &str| AgentEntry {
+        name: Initiator::new(name).unwrap(),
+        token_sha256: Digest::of(token.as_bytes()),
+        tenant: Tenant::new("default").unwrap(),
+        deliver_token: name == "runtime",
+    };
+    let header = |name: &'static str| Some(Source::Header(http::HeaderName::from_static(name)));
+    let rules = IdentityRules {
+        agents: vec![agent("bot", ROBOT), agent("second", SECOND_ROBOT), agent("runtime", RUNTIME)],
+        owner: header("x-user-id"),
+        session: header("x-session-id"),
+        ..IdentityRules::local()
+    };
+    let foreign = [PERSON, BACKEND, MUTE_BACKEND].map(|token| Digest::of(token.as_bytes())).to_vec();
+    Agents::new(rules, Arc::new(ArcSwap::from_pointee(foreign)), 1 << 20)
+}
+
 /// Notes refused attempts.
 #[derive(Default)]
 pub(super) struct NotingObserver(pub(super) Mutex<Vec<(Code, String)>>);
@@ -249,7 +305,7 @@ pub(super) fn credentials() -> Credentials {
             rights: Some(Rights::all()),
         }],
         apps: vec![app("web", BACKEND, true), app("mute", MUTE_BACKEND, false)],
-        agent_tokens: vec![Digest::of(ROBOT.as_bytes())],
+        agent_tokens: [ROBOT, SECOND_ROBOT, RUNTIME].map(|token| Digest::of(token.as_bytes())).to_vec(),
     }
 }
 
@@ -275,6 +331,8 @@ pub(super) fn bench_at(public_url: &str, reload: Result<(), NotTaken>) -> Bench 
     let credentials = Arc::new(ArcSwap::from_pointee(credentials()));
     let state = ControlState::new(ControlParts {
         desk: desk.clone(),
+        tasks: Arc::new(NoTasks),
+        agents: agents(),
         credentials: credentials.clone(),
         keys: KeySet::ephemeral(chance.as_ref()),
         metrics: Arc::new(|| Box::pin(async { "countersign_build_info 1\n".to_owned() })),

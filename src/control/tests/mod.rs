@@ -10,5 +10,6 @@ mod fixture;
 mod pages;
 mod sessions;
 mod streams;
+mod tasks;
 mod whole;
 mod wire;

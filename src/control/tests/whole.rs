@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::fixture::{BACKEND, Got, PERSON, Silent, bearer, credentials, read, request};
+use super::fixture::{BACKEND, Got, PERSON, Silent, agents, bearer, credentials, read, request};
 use crate::base::chance::SeededChance;
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, Principal, Tenant};
@@ -26,16 +26,16 @@ use crate::upstream::fake::Script;
 const BODY: &str = "{\"title\":\"Buy milk\"}";
 
 /// A second person, and one of another tenant.
-const OTHER: &str = "ap_other";
-const STRANGER: &str = "ap_stranger";
+pub(super) const OTHER: &str = "ap_other";
+pub(super) const STRANGER: &str = "ap_stranger";
 
-struct Whole {
-    bench: Bench,
-    guard: Arc<Guard>,
-    state: Arc<ControlState>,
+pub(super) struct Whole {
+    pub(super) bench: Bench,
+    pub(super) guard: Arc<Guard>,
+    pub(super) state: Arc<ControlState>,
 }
 
-fn whole(bench: Bench) -> Whole {
+pub(super) fn whole(bench: Bench) -> Whole {
     let guard = bench.ready();
     let mut known = credentials();
     let entry = |name: &str, token: &str, tenant: &str| ApproverEntry {
@@ -48,6 +48,8 @@ fn whole(bench: Bench) -> Whole {
     known.approvers.extend([entry("bob", OTHER, "default"), entry("eve", STRANGER, "elsewhere")]);
     let state = ControlState::new(ControlParts {
         desk: Arc::new(Arc::clone(&guard)),
+        tasks: Arc::new(Arc::clone(&guard)),
+        agents: agents(),
         credentials: Arc::new(ArcSwap::from_pointee(known)),
         keys: bench.keys.clone(),
         metrics: Arc::new(|| Box::pin(async { String::new() })),
@@ -61,15 +63,15 @@ fn whole(bench: Bench) -> Whole {
 }
 
 impl Whole {
-    async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: String) -> Got {
+    pub(super) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: String) -> Got {
         read(router(&self.state).oneshot(request(method, path, headers, body)).await.unwrap()).await
     }
 
-    async fn get(&self, token: &str, path: &str) -> Got {
+    pub(super) async fn get(&self, token: &str, path: &str) -> Got {
         self.send("GET", path, &[("authorization", &bearer(token))], String::new()).await
     }
 
-    async fn post(&self, token: &str, path: &str, body: Value) -> Got {
+    pub(super) async fn post(&self, token: &str, path: &str, body: Value) -> Got {
         let token = bearer(token);
         let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
         self.send("POST", path, &headers, body.to_string()).await

@@ -302,6 +302,7 @@ pub(crate) async fn ask(guard: &Arc<Guard>, who: Identity, body: &'static str, k
             request_id: "r1".to_owned(),
             traceparent: None,
             identity_headers: &[],
+            ttl_max: None,
         })
         .await
 }

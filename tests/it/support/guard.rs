@@ -109,6 +109,15 @@ impl Guard {
         Agent::new(self.running.agent, Some(token))
     }
 
+    /// The same agent at the control listener, where it may ask for tasks.
+    pub(crate) fn tasker(&self) -> Agent {
+        self.tasker_with(tokens::DESK_BOT)
+    }
+
+    pub(crate) fn tasker_with(&self, token: &str) -> Agent {
+        Agent::new(self.running.control, Some(token))
+    }
+
     /// Somebody without any credential, for guards without `identity:`.
     pub(crate) fn anyone(&self) -> Agent {
         Agent::new(self.running.agent, None)
