@@ -231,7 +231,8 @@ impl RedisStore {
 pub(super) async fn same_fingerprint(link: &Link, own: &Digest) -> Result<bool, Failure> {
     let mut ask = redis::pipe();
     ask.cmd("SET").arg(key(Partition::first(), "keys")).arg(own.to_hex()).arg("NX").arg("GET");
-    match link.ask(&ask, false).await?.pop().unwrap_or_default() {
+    // Asked twice it does what it does once, so it may be asked again as what only reads.
+    match link.ask(&ask, true).await?.pop().unwrap_or_default() {
         Value::Nil => Ok(true),
         known => Ok(text(known)? == own.to_hex()),
     }
