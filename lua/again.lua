@@ -33,10 +33,7 @@ end
 local held = hold_call(ask, tonumber(pending_max), tonumber(holds_max), tonumber(window_ms), tonumber(ahead_ms),
     tonumber(behind_ms))
 if held[1] == 'made' or held[1] == 'new' then
-    local row = load(old)
-    if row then
-        remember(row, 'again', step, id)
-        store(row)
-    end
+    remember(before, 'again', step, id)
+    store(before)
 end
 return held

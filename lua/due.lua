@@ -1,20 +1,31 @@
 -- step: due
--- flags: no-writes
+-- flags: allow-oom
 -- keys: meta ix
 -- args: clock ended_before own_dead limit
 -- replies: found
--- What a sweep has to do: ids with the time by which they are due, of each kind at most `limit`.
+-- Writes nothing but the server's time, where that was set back. What a sweep has to do: ids with the time by which they are due, of each kind at most `limit`.
 
 local limit_n = tonumber(limit)
 
--- Ids and their times: of one kind, up to a time.
-local function by_time(kind, to)
-    local found = {}
-    for _, line in ipairs(between('[' .. kind .. ' ', to, limit_n)) do
-        local time, id = string.match(line, '^%a+ (%d+) (dr_%x_%w+)$')
-        if time then
-            found[#found + 1] = id
-            found[#found + 1] = time
+-- How many lines are looked at for each kind: what is damaged must not hide what is due, nor keep the server busy.
+local LOOKS_MAX = 5000
+
+-- Ids and their times: of one kind, up to a time, of drafts that can be worked on.
+local function by_time(kind, to, wanted)
+    local found, from, looked = {}, '[' .. kind .. ' ', 0
+    while #found < 2 * limit_n and looked < LOOKS_MAX do
+        local some = between(from, to, limit_n)
+        for _, line in ipairs(some) do
+            local time, id = string.match(line, '^%a+ (%d+) (dr_%x_%w+)$')
+            local reads, row = pcall(load, id or '')
+            if #found < 2 * limit_n and reads and row and wanted(row) then
+                found[#found + 1] = id
+                found[#found + 1] = time
+            end
+            from, looked = '(' .. line, looked + 1
+        end
+        if #some < limit_n then
+            break
         end
     end
     return found
@@ -33,13 +44,18 @@ local function by_wild_time(kind, found, wanted)
     end
 end
 
-local expired = by_time('due', '[due ' .. place(now) .. ' ' .. LAST)
+local expired = by_time('due', '[due ' .. place(now) .. ' ' .. LAST, overdue)
 if high > now + TRUST_MS then
     by_wild_time('due', expired, overdue)
 end
 
-local orphaned, known = by_time('lease', '[lease ' .. place(now) .. ' ' .. LAST), {}
-by_wild_time('lease', orphaned, lease_over)
+-- Nobody works on it any more.
+local function orphan(row)
+    return works(row) and lease_over(row)
+end
+
+local orphaned, known = by_time('lease', '[lease ' .. place(now) .. ' ' .. LAST, orphan), {}
+by_wild_time('lease', orphaned, orphan)
 for at = 1, #orphaned, 2 do
     known[orphaned[at]] = true
 end
@@ -54,6 +70,10 @@ for _, name in ipairs(lines(own_dead)) do
     end
 end
 
-local deletable = by_time('ended', '(ended ' .. place(math.max(tonumber(ended_before), 0)))
-by_wild_time('ended', deletable, function(row) return row.ended_at ~= nil and row.state ~= 'unverifiable' end)
+local function ended(row)
+    return row.ended_at ~= nil and row.state ~= 'unverifiable'
+end
+
+local deletable = by_time('ended', '(ended ' .. place(math.max(tonumber(ended_before), 0)), ended)
+by_wild_time('ended', deletable, ended)
 return { 'found', expired, orphaned, deletable }

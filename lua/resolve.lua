@@ -1,5 +1,6 @@
 -- step: resolve
 -- uses: ending
+-- flags: allow-oom
 -- keys: meta ix ev draft
 -- args: clock id step verdict evidence failure receipt outcome has_response response by_name
 -- replies: not_found superseded done

@@ -97,6 +97,7 @@ end
 local function made(ask, duplicate, passed)
     last_n, high = last_n + 1, math.max(high, ask.created_at)
     ask.n, ask.state, ask.epoch = last_n, 'pending', 0
+    writable()
     local values = {
         'fixed', ask.fixed, 'state', 'pending', 'epoch', '0', 'attempts', '0', 'sessions', ask.session,
         'n', text(last_n), 'sealed', ask.sealed,
@@ -201,9 +202,8 @@ local function hold_call(ask, pending_max, holds_max, window, ahead, behind)
         return reply(word, answer)
     end
     if key_of then
-        local old = load(key_of.id)
-        set(old, 'ckey', nil)
-        store(old)
+        set(key_of, 'ckey', nil)
+        store(key_of)
     end
     return made(ask, duplicate, table.concat(passed, '\n'))
 end

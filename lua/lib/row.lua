@@ -1,6 +1,6 @@
 -- What every step begins with: the store's time, reading and writing one draft, its index, its event.
 -- The text of this file stands in front of every step. What stands in front of it is written by the guard from
--- its own tables: the arguments by their names, TRUST_MS, EVENTS_KEPT_MS and EXPIRED, and functions that give NAMES
+-- its own tables: the arguments by their names, READS (whether the step may not write), TRUST_MS, EVENTS_KEPT_MS and EXPIRED, and functions that give NAMES
 -- (a draft's fields without its sealed bytes and response), FIXED (what never changes, one value to a line of the
 -- field `fixed`), NEXT (the transition table), STATUS (the status of a state) and NOT_SENT. They are functions so that
 -- a step makes only the tables that it uses.
@@ -8,7 +8,7 @@
 -- One partition is one slot; every key begins with its `cs:{N}:`, so no step leaves its slot. Every key that a step
 -- surely writes is named in KEYS: while a Cluster moves a slot, a step is then refused before it begins and not in its
 -- middle. Drafts that a step comes upon are read before its first write, which refuses it in the same way:
---   meta      hash: clock (highest time a step has seen), seq (last event), oldest (time of the oldest event),
+--   meta      hash: clock (highest time a step has seen), raw (the server's time then), seq (last event), oldest (time of the oldest event),
 --             n (last draft), high (latest created_at)
 --   d:<id>    hash: a draft
 --   ix        sorted set, all scores 0: every way in which a draft is found, as a line in byte order (see `entries`)
@@ -45,24 +45,38 @@ local function whole(value, what)
     return tonumber(value)
 end
 
-local meta = redis.call('HMGET', KEYS[1], 'clock', 'seq', 'n', 'high', 'oldest')
+local meta = redis.call('HMGET', KEYS[1], 'clock', 'seq', 'n', 'high', 'oldest', 'raw')
 local seq = meta[2] and whole(meta[2], 'the number of the last event') or 0
 local last_n = meta[3] and whole(meta[3], 'the number of the last draft') or 0
 local high = meta[4] and whole(meta[4], 'the latest time of a hold') or 0
+if seq >= CEILING or last_n >= CEILING then
+    corrupt('the number of the last event or draft is the last that can be counted')
+end
 local oldest = meta[5] and whole(meta[5], 'the time of the oldest event')
 
--- The store's time: the server's, but never before what a step has seen. A time more than a day ahead of the
--- server's was written by a wrong clock and is not believed.
-local now
+-- The store's time: the server's, but never before what a step has seen. Where the server's clock was set back, it
+-- goes on at half speed until that has caught up, so that leases and lives still end. A time more than a day ahead
+-- of the server's was written by a wrong clock and is not believed.
+local raw
 if clock ~= '' then
-    now = whole(clock, 'the handed clock')
+    raw = whole(clock, 'the handed clock')
 else
     local time = redis.call('TIME')
-    now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+    raw = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
+local now, mark = raw, raw
 local seen = meta[1] and whole(meta[1], 'the clock') or 0
-if seen > now and seen <= now + TRUST_MS then
-    now = seen
+if seen > raw and seen <= raw + TRUST_MS then
+    mark = meta[6] and whole(meta[6], "the server's time") or raw
+    if mark > raw then
+        -- Set back since: what stood there says nothing any more, and the next step counts from here.
+        mark = raw
+        if not READS then
+            redis.call('HSET', KEYS[1], 'raw', text(raw))
+        end
+    end
+    local half = math.floor((raw - mark) / 2)
+    now, mark = seen + half, mark + 2 * half
 end
 
 local function parse(fixed, what)
@@ -201,12 +215,20 @@ end
 local touched = false
 local function touch()
     if not touched then
-        redis.call('HSET', KEYS[1], 'clock', text(now))
+        redis.call('HSET', KEYS[1], 'clock', text(now), 'raw', text(mark))
     end
+end
+
+-- Fails before the first write where a key of the partition is not what it should be: Redis keeps what a script
+-- that fails has written.
+local function writable()
+    redis.call('ZCARD', IX)
+    redis.call('XLEN', EV)
 end
 
 -- Writes a changed draft, and its lines of the index as far as they changed.
 local function store(row)
+    writable()
     local key, values, gone = PREFIX .. 'd:' .. row.id, {}, {}
     for name, value in pairs(row.changes) do
         if value == false then
@@ -276,10 +298,18 @@ end
 -- Writes the event of a step and tells whoever listens on any node.
 local function emit(row, kind, by, reason)
     seq, touched = seq + 1, true
-    redis.call('HSET', KEYS[1], 'seq', text(seq), 'clock', text(now), 'n', text(last_n), 'high', text(high))
-    redis.call('XADD', EV, text(seq) .. '-0', 'at', text(now), 'kind', kind, 'draft', row.id,
+    local event = { 'at', text(now), 'kind', kind, 'draft', row.id,
         'tenant', row.tenant, 'owner', row.owner, 'tool', row.tool, 'status', STATUS()[row.state],
-        'epoch', text(row.epoch), 'args', row.args_hash, 'by', by or '', 'reason', reason or '')
+        'epoch', text(row.epoch), 'args', row.args_hash, 'by', by or '', 'reason', reason or '' }
+    local added = redis.pcall('XADD', EV, text(seq) .. '-0', unpack(event))
+    if type(added) == 'table' and added.err then
+        -- Somebody put numbers into the stream, or took the counter back: go on behind what stands there.
+        local top = redis.call('XREVRANGE', EV, '+', '-', 'COUNT', 1)[1]
+        seq = math.max(seq, top and tonumber(string.match(top[1], '^%d+')) or 0) + 1
+        redis.call('XADD', EV, text(seq) .. '-0', unpack(event))
+    end
+    redis.call('HSET', KEYS[1], 'seq', text(seq), 'clock', text(now), 'raw', text(mark), 'n', text(last_n),
+        'high', text(high))
     trim()
     redis.call('PUBLISH', 'cs:hints', row.id)
 end

@@ -191,7 +191,8 @@ impl ControlState {
             return answer.clone();
         }
         let answer = self.desk.ready().await;
-        *last = Some((now, answer.clone()));
+        // From when it was answered: whoever waited meanwhile is given it, too.
+        *last = Some((self.clock.boot(), answer.clone()));
         answer
     }
 }

@@ -31,15 +31,20 @@ use super::verify;
 /// is told that it is uncertain.
 const ASK_AGAIN_MAX: u32 = 2;
 
+/// How long after the first time it is asked again at all: a store that stands still answers the
+/// repetition no sooner, and the caller waits for it.
+const ASK_AGAIN_FOR: Duration = Duration::from_secs(1);
+
 /// The answer to a step of the store, which is asked again while its reply was lost.
 pub(super) async fn ask<T, Asked>(step: impl Fn() -> Asked) -> Result<T, StoreError>
 where
     Asked: Future<Output = Result<T, StoreError>>,
 {
     let mut again = 0;
+    let begun = tokio::time::Instant::now();
     loop {
         match step().await {
-            Err(StoreError::Uncertain(_)) if again < ASK_AGAIN_MAX => again += 1,
+            Err(StoreError::Uncertain(_)) if again < ASK_AGAIN_MAX && begun.elapsed() < ASK_AGAIN_FOR => again += 1,
             answer => return answer,
         }
     }
@@ -115,7 +120,7 @@ impl Guard {
         tracing::warn!(%error, "not ready: nothing can be held");
         let reason = match error {
             StoreError::Unavailable(_) => {
-                "The store takes no writes: its file is gone, its disk is full, or it does not answer. The guard's log says which."
+                "The store takes no writes: it is gone, full, not fit to keep drafts, or does not answer. The guard's log says which."
             }
             StoreError::Uncertain(_) => "The store did not answer in time. The guard's log says more.",
             StoreError::Corrupt(_) => "The store's file cannot be read. The guard's log says more.",
@@ -141,8 +146,22 @@ impl Guard {
     /// pending draft that cannot be confirmed any more.
     pub(super) async fn load(&self, id: &DraftId) -> Result<Stored, Problem> {
         let found = self.parts.store.get(id).await.map_err(|error| self.uncertain("get", &error))?;
-        let stored = found.ok_or_else(|| not_found(id))?;
+        let stored = found.ok_or_else(|| self.gone(id))?;
         self.expire_if_over(stored).await
+    }
+
+    /// No such draft. Where this node began to send it, the store has lost it: whether it was carried
+    /// out is not known here, and that is said (promise 5).
+    fn gone(&self, id: &DraftId) -> Problem {
+        if !self.parts.journal.began(id) {
+            return not_found(id);
+        }
+        let detail = "The store has lost this draft after the call was sent. Whether it was carried out is not known here; \
+                      look at the service before it is repeated, and in the guard's log for its end.";
+        let mut problem = Problem::new(Code::DraftNotFound, detail).about(id);
+        problem.executed = Executed::Unknown;
+        problem.upstream_called = true;
+        problem
     }
 
     pub(super) async fn expire_if_over(&self, stored: Stored) -> Result<Stored, Problem> {

@@ -125,7 +125,7 @@ async fn p3_a_server_that_is_killed_and_comes_back_has_what_it_answered() {
 async fn what_a_replica_has_not_acknowledged_does_not_count_yet() {
     let primary = durable();
     let replica = Redis::replica_of(&primary, &[]);
-    let Bench { h, told } = bench(&primary.url(), 1, Duration::from_secs(1)).await;
+    let Bench { h, told } = bench(&primary.url(), 1, Duration::from_secs(6)).await;
     let draft = h.held(&h.call("a")).await;
     let yes = h.yes(&draft, "ada");
     replica.pause();
@@ -144,7 +144,7 @@ async fn p3_a_failover_loses_nothing_that_was_acknowledged() {
     let replica = Redis::replica_of(&primary, &["--appendonly", "yes"]);
     let sentinel = Sentinel::watch(&primary, 1, 1);
     let url = format!("redis+sentinel://127.0.0.1:{}/{}", sentinel.own_port(), Sentinel::NAME);
-    let Bench { h, told } = bench(&url, 1, Duration::from_secs(1)).await;
+    let Bench { h, told } = bench(&url, 1, Duration::from_secs(6)).await;
     let draft = h.held(&h.call("a")).await;
     let sending = h.sending(&draft).await;
     primary.kill();
@@ -315,4 +315,72 @@ async fn the_deployments_server_and_its_user_are_enough() {
     let wrong = RedisStore::open(&wrong, Arc::new(SystemClock), RedisOptions::default()).await;
     let Err(OpenError::Unreachable(why)) = wrong else { panic!("{wrong:?}") };
     assert!(!why.contains("other@"), "{why}");
+}
+
+/// Sixty-four callers of a server that stands still are each answered within their own time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stands_still_costs_each_caller_its_own_patience() {
+    let server = durable();
+    let Bench { h, .. } = bench(&server.url(), 0, SHORT).await;
+    let holds: Vec<_> = (0..64).map(|n| h.hold_of(&h.call(&n.to_string()))).collect();
+    server.pause();
+    for _ in 0..2 {
+        let asked = tokio::time::Instant::now();
+        let all = holds.iter().map(|hold| h.store().hold(hold.clone()));
+        let answers = futures_util::future::join_all(all).await;
+        assert!(answers.iter().all(Result::is_err));
+        assert!(asked.elapsed() < 4 * SHORT, "{:?}", asked.elapsed());
+    }
+    server.resume();
+    for hold in holds {
+        let held = again(|| h.store().hold(hold.clone())).await;
+        assert!(matches!(held, Held::New(_)), "{held:?}");
+    }
+}
+
+/// An end that no replica has is told to nobody, whoever asks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p6_an_end_is_told_when_a_replica_has_it() {
+    let primary = durable();
+    let replica = Redis::replica_of(&primary, &[]);
+    let Bench { h, .. } = bench(&primary.url(), 1, Duration::from_secs(6)).await;
+    let Bench { h: other, told } = bench(&primary.url(), 1, Duration::from_secs(6)).await;
+    let draft = h.held(&h.call("a")).await;
+    let sending = h.sending(&draft).await;
+    replica.pause();
+    let end = h.end(&sending, Verdict::Succeeded, None);
+    assert!(matches!(h.store().settle(end.clone()).await, Err(StoreError::Uncertain(_))));
+    let read = other.store().get(&draft.row.id).await;
+    assert!(matches!(read, Err(StoreError::Uncertain(_))), "{read:?}");
+    assert_eq!(told.last(), Some("unacknowledged"));
+    let joined = other.store().hold(other.hold_of(&other.call("a"))).await;
+    assert!(matches!(joined, Err(StoreError::Uncertain(_))), "{joined:?}");
+    replica.resume();
+    assert!(matches!(again(|| h.store().settle(end.clone())).await, Settled::Done(_)));
+    let read = again(|| other.store().get(&draft.row.id)).await.expect("it is there");
+    assert_eq!(read.row.state, State::Succeeded);
+}
+
+/// A server whose clock is set back by an hour: nothing goes backwards, and a lease still ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_servers_clock_that_goes_back_stops_nothing() {
+    let server = durable();
+    let clock = Arc::new(ManualClock::new(START));
+    let store = crate::redis_store(&server, clock.clone()).await;
+    let h = Harness::new(Arc::new(store), clock.clone(), Box::new(()));
+    let draft = h.sending(&h.held(&h.call("a")).await).await;
+    clock.shift_wall(-3_600_000);
+    let nodes = [countersign::base::id::NodeId::new("n2").unwrap()];
+    let take = async || h.store().take_over(&draft.row.id, h.step(), &nodes[0], Duration::from_secs(30), &[]).await;
+    for _ in 0..59 {
+        clock.advance(Duration::from_secs(1));
+        h.store().note_seen(&draft.row.id).await.expect("answers");
+        let kinds = h.events().await;
+        assert!(kinds.windows(2).all(|pair| pair[0].at <= pair[1].at));
+    }
+    let early = take().await;
+    assert!(matches!(early, Ok(countersign::store::contract::TakenOver::NotDue)), "{early:?}");
+    clock.advance(Duration::from_secs(10));
+    let late = take().await;
+    assert!(matches!(late, Ok(countersign::store::contract::TakenOver::Verifying { .. })), "{late:?}");
 }

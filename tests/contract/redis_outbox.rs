@@ -46,4 +46,16 @@ async fn what_is_no_event_is_read_past_alone() {
     let end = store.events(&Cursor::default(), 1_000).await.expect("reads").next();
     let page = store.events(&end, 1).await.expect("reads");
     assert!(page.events.is_empty() && page.from != end, "{page:?}");
+    // The next step of an honest guard writes its event behind all of that.
+    h.claimed(&before).await;
+    let page = store.events(&end, 1_000).await.expect("reads");
+    let kinds: Vec<(&str, u64)> = page.events.iter().map(|event| (event.kind.as_str(), event.seq)).collect();
+    assert_eq!(kinds, [("draft.confirmed", 6)]);
+    // A key that is not what it should be stops a step before its first write.
+    server.command(&["DEL", &outbox]);
+    server.command(&["SET", &outbox, "x"]);
+    let refused = store.hold(h.hold_of(&h.call("behind"))).await;
+    assert!(refused.is_err(), "{refused:?}");
+    let held = server.command(&["KEYS", &format!("cs:{{{partition}}}:d:*")]).texts();
+    assert_eq!(held, [format!("cs:{{{partition}}}:d:{}", before.row.id)]);
 }

@@ -17,6 +17,9 @@ use super::reply::text;
 /// Bytes that may wait to be written on one connection before callers wait.
 const PIPELINE: usize = 4_096;
 
+/// How long the library waits before it follows a slot that has moved.
+const RETRY_WAIT_MS: u64 = 20;
+
 /// The server behind a URL.
 pub(super) enum Server {
     /// `redis://`, `rediss://`, `unix://`.
@@ -27,12 +30,16 @@ pub(super) enum Server {
         /// The name under which they watch it.
         name: String,
         node: SentinelNodeConnectionInfo,
+        /// The primary that they named last.
+        last: std::sync::Mutex<Option<String>>,
     },
     /// `redis+cluster://` and `rediss+cluster://`.
     Cluster {
         client: Box<ClusterClient>,
         /// The nodes that the URL names.
         seeds: Vec<Client>,
+        /// How long one of them may take to tell the others.
+        each: Duration,
     },
 }
 
@@ -44,6 +51,12 @@ impl Server {
     /// nodes of a Cluster, which tell the others.
     pub(super) fn parse(url: &str, patience: Duration) -> Result<Self, OpenError> {
         let wrong = |error: RedisError| OpenError::Url(error.to_string());
+        let authority = url.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
+        let user = authority.rsplit_once('@').map(|(user, _)| user.split_once(':').unwrap_or((user, "")));
+        if user.is_some_and(|(name, password)| !name.is_empty() && password.is_empty()) {
+            // The library would go in as the default user then.
+            return Err(OpenError::Url("it names a user without a password".to_owned()));
+        }
         if let Some((scheme, rest)) = url.split_once("+cluster://") {
             return Self::cluster(scheme, rest, patience);
         }
@@ -69,7 +82,8 @@ impl Server {
         }
         let sentinels: Vec<String> = hosts.split(',').map(|host| format!("{scheme}://{host}")).collect();
         let sentinels = Sentinel::build(sentinels).map_err(wrong)?;
-        Ok(Self::Watched { sentinels: Mutex::new(sentinels), name: name.to_owned(), node })
+        let last = std::sync::Mutex::default();
+        Ok(Self::Watched { sentinels: Mutex::new(sentinels), name: name.to_owned(), node, last })
     }
 
     fn cluster(scheme: &str, rest: &str, patience: Duration) -> Result<Self, OpenError> {
@@ -82,11 +96,19 @@ impl Server {
         }
         let at = if user.is_empty() { String::new() } else { format!("{user}@") };
         let nodes: Vec<String> = hosts.split(',').map(|host| format!("{scheme}://{at}{host}")).collect();
-        let seeds = nodes.iter().map(|node| Client::open(node.as_str())).collect::<RedisResult<_>>().map_err(wrong)?;
-        // It sends a command again where the slot has moved and where a connection broke: harmless, because
-        // every step has an id.
-        let client = ClusterClient::builder(nodes).connection_timeout(patience).response_timeout(patience);
-        Ok(Self::Cluster { client: Box::new(client.build().map_err(wrong)?), seeds })
+        let seeds: Vec<Client> =
+            nodes.iter().map(|node| Client::open(node.as_str())).collect::<RedisResult<_>>().map_err(wrong)?;
+        // It sends a command once more where the slot has moved and where a connection broke: harmless, because
+        // every step has an id; what it is told then is taken as said in link.rs.
+        let client = ClusterClient::builder(nodes)
+            .connection_timeout(patience)
+            .response_timeout(patience)
+            .retries(1)
+            .min_retry_wait(RETRY_WAIT_MS)
+            .max_retry_wait(RETRY_WAIT_MS);
+        // A node that does not answer leaves time for the others.
+        let each = patience / u32::try_from(seeds.len() + 1).unwrap_or(u32::MAX);
+        Ok(Self::Cluster { client: Box::new(client.build().map_err(wrong)?), seeds, each })
     }
 
     /// A new connection.
@@ -102,19 +124,30 @@ impl Server {
         }
     }
 
+    /// Whether the Sentinels name another primary than they did when this was last asked.
+    pub(super) fn has_moved(&self, primaries: &[Client]) -> bool {
+        let (Self::Watched { last, .. }, [primary]) = (self, primaries) else { return false };
+        let now = primary.get_connection_info().addr().to_string();
+        let mut last = last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let moved = last.as_ref().is_some_and(|last| *last != now);
+        *last = Some(now);
+        moved
+    }
+
     /// The servers that take writes now.
     pub(super) async fn primaries(&self) -> RedisResult<Vec<Client>> {
         match self {
             Self::One(client) => Ok(vec![client.clone()]),
-            Self::Watched { sentinels, name, node } => {
+            Self::Watched { sentinels, name, node, .. } => {
                 Ok(vec![sentinels.lock().await.async_master_for(name, Some(node)).await?])
             }
-            Self::Cluster { seeds, .. } => {
+            Self::Cluster { seeds, each, .. } => {
                 let mut failed = nobody();
                 for seed in seeds {
-                    match slots(seed).await {
-                        Ok(primaries) => return Ok(primaries),
-                        Err(error) => failed = error,
+                    match tokio::time::timeout(*each, slots(seed)).await {
+                        Ok(Ok(primaries)) => return Ok(primaries),
+                        Ok(Err(error)) => failed = error,
+                        Err(_) => {}
                     }
                 }
                 Err(failed)
@@ -216,6 +249,8 @@ mod tests {
             "redis+sentinel://a/main/many",
             "unix+sentinel://a/main",
             "localhost",
+            "redis://guard@localhost",
+            "redis://guard:@localhost",
             "redis+cluster://",
             "redis+cluster://a,,b",
             "redis+cluster://a/1",

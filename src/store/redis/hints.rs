@@ -9,10 +9,13 @@ use tokio::sync::broadcast;
 
 use crate::base::id::DraftId;
 
-use super::link::Link;
+use super::link::{Failure, Link};
 
 /// The channel; scripts publish the draft's id there.
 pub(super) const CHANNEL: &str = "cs:hints";
+
+/// How long a subscription may be silent before it is made anew.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// How long to wait before a broken subscription is made again.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -20,19 +23,34 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Listens until the store is gone.
 pub(super) async fn relay(link: Weak<Link>, hints: broadcast::Sender<DraftId>) {
     while let Some(link) = link.upgrade() {
-        if let Err(error) = listen(link, &hints).await {
-            tracing::warn!(%error, "hints of other nodes are not heard; trying again");
+        match listen(link, &hints).await {
+            // Quiet for long: the connection may be cut without a word, so another one is made.
+            Ok(Heard::Nothing) => continue,
+            Ok(Heard::End) => {}
+            Err(failure) => tracing::warn!(error = %failure.error, "hints of other nodes are not heard; trying again"),
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-async fn listen(link: Arc<Link>, hints: &broadcast::Sender<DraftId>) -> Result<(), redis::RedisError> {
+/// How listening ended.
+enum Heard {
+    Nothing,
+    End,
+}
+
+async fn listen(link: Arc<Link>, hints: &broadcast::Sender<DraftId>) -> Result<Heard, Failure> {
     let mut subscription = link.subscription().await?;
     drop(link);
-    subscription.subscribe(CHANNEL).await?;
+    let refused = |why: String| Failure::unavailable("disconnected", why);
+    match tokio::time::timeout(QUIET, subscription.subscribe(CHANNEL)).await {
+        Ok(subscribed) => subscribed.map_err(|error| refused(error.to_string()))?,
+        Err(_) => return Err(refused("the subscription was not answered".to_owned())),
+    }
     let mut messages = subscription.into_on_message();
-    while let Some(message) = messages.next().await {
+    loop {
+        let Ok(message) = tokio::time::timeout(QUIET, messages.next()).await else { return Ok(Heard::Nothing) };
+        let Some(message) = message else { return Ok(Heard::End) };
         if let Ok(id) = message.get_payload::<String>()
             && let Ok(id) = id.parse()
         {
@@ -40,5 +58,4 @@ async fn listen(link: Arc<Link>, hints: &broadcast::Sender<DraftId>) -> Result<(
             let _unheard = hints.send(id);
         }
     }
-    Ok(())
 }

@@ -16,8 +16,8 @@ mod reply;
 pub(in crate::store) mod script;
 mod steps;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -27,9 +27,9 @@ use tokio::task::JoinHandle;
 
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, NodeId, Partition, StepId};
-use crate::base::time::{Clock, Timestamp};
+use crate::base::time::{BootTime, Clock, Timestamp};
 use crate::draft::decision::Decider;
-use crate::draft::state::Status;
+use crate::draft::state::{State, Status};
 
 use self::address::Server;
 pub use self::address::acks_by_default;
@@ -45,7 +45,7 @@ use super::contract::{
 };
 use super::cursor::{Cursor, Page};
 use super::observer::{StoreObserver, Unwatched};
-use super::row::Stored;
+use super::row::{Row, Stored};
 
 /// How often the server is looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -101,11 +101,14 @@ pub fn check_url(url: &str) -> Result<(), OpenError> {
 pub struct RedisStore {
     link: Arc<Link>,
     clock: Arc<dyn Clock>,
-    /// Server's time less this node's, in milliseconds.
-    offset: Arc<AtomicI64>,
+    /// The server's time when it was last asked, and this node's clock of suspended time then: a step of
+    /// this node's wall clock changes nothing.
+    server: Arc<Mutex<(Timestamp, BootTime)>>,
     /// Whether every step is handed this node's time, which only the contract's suite does.
     handed: bool,
     fitness: Arc<Fitness>,
+    /// By partition: until when everything has its replicas, in milliseconds.
+    acknowledged: [AtomicI64; Partition::COUNT],
     hints: broadcast::Sender<DraftId>,
     options: RedisOptions,
     tasks: Vec<JoinHandle<()>>,
@@ -149,9 +152,19 @@ impl RedisStore {
             return Err(OpenError::Unfit(found));
         }
         let (hints, _) = broadcast::channel(HINTS_MAX);
-        let mut store =
-            Self { link, clock, offset: Arc::default(), handed, fitness, hints, options, tasks: Vec::new() };
-        store.set_offset().await.map_err(unreachable)?;
+        let server = Arc::new(Mutex::new((clock.now(), clock.boot())));
+        let mut store = Self {
+            link,
+            clock,
+            server,
+            handed,
+            fitness,
+            acknowledged: Default::default(),
+            hints,
+            options,
+            tasks: Vec::new(),
+        };
+        store.set_time().await.map_err(unreachable)?;
         store.tasks.push(tokio::spawn(hints::relay(Arc::downgrade(&store.link), store.hints.clone())));
         if !handed {
             store.tasks.push(store.look_forever());
@@ -159,26 +172,25 @@ impl RedisStore {
         Ok(store)
     }
 
-    /// Learns how far the server's clock is from this node's.
-    async fn set_offset(&self) -> Result<(), Failure> {
-        if self.handed {
-            return Ok(());
+    /// Learns the server's time.
+    async fn set_time(&self) -> Result<(), Failure> {
+        if !self.handed {
+            let now = server_time(&self.link).await?;
+            *self.server.lock().unwrap_or_else(PoisonError::into_inner) = (now, self.clock.boot());
         }
-        let server = server_time(&self.link).await?;
-        self.offset.store(server.as_millis() - self.clock.now().as_millis(), Ordering::Relaxed);
         Ok(())
     }
 
     /// Looks at the server every ten seconds for as long as the store is there.
     fn look_forever(&self) -> JoinHandle<()> {
         let link = Arc::downgrade(&self.link);
-        let (clock, offset, fitness) = (self.clock.clone(), self.offset.clone(), self.fitness.clone());
+        let (clock, server, fitness) = (self.clock.clone(), self.server.clone(), self.fitness.clone());
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(LOOK).await;
                 let Some(link) = link.upgrade() else { return };
-                if let Ok(server) = server_time(&link).await {
-                    offset.store(server.as_millis() - clock.now().as_millis(), Ordering::Relaxed);
+                if let Ok(now) = server_time(&link).await {
+                    *server.lock().unwrap_or_else(PoisonError::into_inner) = (now, clock.boot());
                 }
                 // A server that does not answer is told by every step; here it changes nothing.
                 if let Err(failure) = fitness.look(&link).await {
@@ -218,7 +230,37 @@ impl RedisStore {
         let script = call.script;
         let (keys, args) = self.bound(call)?;
         let acks = Acks { wanted, patience: self.options.step_timeout / 2 };
-        Ok(Reply::read(script, self.link.acknowledged(script, &keys, &args, acks).await?)?)
+        let reply = Reply::read(script, self.link.acknowledged(script, &keys, &args, acks).await?)?;
+        if let Some(stored) = reply.peek() {
+            self.has_acknowledged(&stored.row);
+        }
+        Ok(reply)
+    }
+
+    /// With acknowledging replicas, an end or a claim is told only when they have it, whoever asks: it
+    /// was written before its own step was acknowledged.
+    async fn sure(&self, row: &Row) -> Result<(), Failure> {
+        let wanted = self.options.min_replica_acks;
+        if wanted == 0 || row.state == State::Pending {
+            return Ok(());
+        }
+        let partition = row.id.partition();
+        let changed = changed_at(row);
+        let known = self.acknowledged[partition.index()].load(Ordering::Relaxed);
+        if changed.is_some_and(|at| at.as_millis() <= known) {
+            return Ok(());
+        }
+        let acks = Acks { wanted, patience: self.options.step_timeout / 2 };
+        self.link.caught_up(&key(partition, "told"), acks).await?;
+        self.has_acknowledged(row);
+        Ok(())
+    }
+
+    /// The replicas have this draft as it stands here, and so everything of its partition until then.
+    fn has_acknowledged(&self, row: &Row) {
+        if let Some(at) = changed_at(row) {
+            self.acknowledged[row.id.partition().index()].fetch_max(at.as_millis(), Ordering::Relaxed);
+        }
     }
 
     async fn told<T>(
@@ -242,6 +284,20 @@ impl Drop for RedisStore {
     }
 }
 
+/// When a draft was last changed in a way that is told; `None` where that is not known.
+fn changed_at(row: &Row) -> Option<Timestamp> {
+    match row.state {
+        State::Pending | State::Verifying => None,
+        State::Running(_) => row.sent_at.max(row.claimed_at),
+        State::Succeeded
+        | State::Failed
+        | State::Unverifiable
+        | State::Rejected
+        | State::Expired
+        | State::Withdrawn => row.ended_at,
+    }
+}
+
 /// A key of a partition. The braces make it the whole of what decides the slot.
 fn key(partition: Partition, name: &str) -> String {
     format!("cs:{{{}}}:{name}", partition.as_char())
@@ -261,15 +317,15 @@ async fn server_time(link: &Link) -> Result<Timestamp, Failure> {
 #[async_trait]
 impl Store for RedisStore {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.clock.now().as_millis() + self.offset.load(Ordering::Relaxed))
+        if self.handed {
+            return self.clock.now();
+        }
+        let (then, boot) = *self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        then + self.clock.boot().since(boot)
     }
 
     async fn hold(&self, hold: Hold) -> Result<Held, StoreError> {
-        let held = self.told("hold", self.hold_step(hold)).await;
-        if let Ok(Held::Clock(now)) = &held {
-            self.offset.store(now.as_millis() - self.clock.now().as_millis(), Ordering::Relaxed);
-        }
-        held
+        self.told("hold", self.hold_step(hold)).await
     }
 
     async fn decide(&self, decide: Decide) -> Result<Decided, StoreError> {

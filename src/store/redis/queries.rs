@@ -46,7 +46,12 @@ impl RedisStore {
         ask.cmd("HGETALL").arg(key(id.partition(), &format!("d:{id}")));
         let found = self.link.ask(&ask, true).await?.pop().unwrap_or_default();
         let found = pairs(found)?;
-        if found.is_empty() { Ok(None) } else { Ok(Some(Fields::new(id.clone(), found).stored()?)) }
+        if found.is_empty() {
+            return Ok(None);
+        }
+        let stored = Fields::new(id.clone(), found).stored()?;
+        self.sure(&stored.row).await?;
+        Ok(Some(stored))
     }
 
     /// The draft that a token opens. The digest does not tell the partition, so each is asked, in

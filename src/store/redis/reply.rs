@@ -48,6 +48,12 @@ impl Reply {
         text.parse().map(Timestamp::from_millis).map_err(|_| strange("a time is none"))
     }
 
+    /// The draft that it carries, if it carries one that can be read.
+    pub(super) fn peek(&self) -> Option<Stored> {
+        let id: DraftId = self.id.parse().ok()?;
+        Fields::new(id, pairs(self.draft.clone()).ok()?).stored().ok()
+    }
+
     /// The draft that it carries.
     pub(super) fn stored(self) -> Result<Box<Stored>, StoreError> {
         let id: DraftId = self.id.parse().map_err(|_| strange("its draft has no id"))?;

@@ -155,7 +155,7 @@ impl RedisStore {
             return Err(misuse("a draft id of another owner's partition").into());
         }
         let call = holding(Call::new(&SCRIPTS.hold, &ask.id), &ask, &Digest::of(&ask.sealed));
-        let reply = self.run(call).await?;
+        let reply = self.run_acknowledged(call).await?;
         Ok(held(reply, ask)?)
     }
 
@@ -172,7 +172,7 @@ impl RedisStore {
             .with("old", old.as_str())
             .step(hold::step_of(&ask.id))
             .with("initiator", ask.initiator.as_str());
-        let reply = self.run(holding(call, &ask, &Digest::of(&ask.sealed))).await?;
+        let reply = self.run_acknowledged(holding(call, &ask, &Digest::of(&ask.sealed))).await?;
         Ok(match reply.word.as_str() {
             "not_found" => Err(Ended::NotFound),
             "not_pending" => Err(Ended::NotPending(reply.stored()?)),
@@ -324,20 +324,20 @@ impl RedisStore {
     pub(super) async fn settle_step(&self, ask: Settle) -> Result<Settled, Failure> {
         settle::check(&ask)?;
         let call = end(Call::new(&SCRIPTS.settle, &ask.id), &ask, None)?.number("epoch", ask.epoch);
-        settled(self.run_acknowledged(call).await?)
+        self.tell(settled(self.run_acknowledged(call).await?)?)
     }
 
     pub(super) async fn late_answer_step(&self, ask: Settle) -> Result<Settled, Failure> {
         settle::check(&ask)?;
         let reason = ask.failure.map(Ending::as_str).unwrap_or_default();
         let call = end(Call::new(&SCRIPTS.late_answer, &ask.id), &ask, None)?.with("event_reason", reason);
-        settled(self.run_acknowledged(call).await?)
+        self.tell(settled(self.run_acknowledged(call).await?)?)
     }
 
     pub(super) async fn resolve_step(&self, ask: Settle, by: &Decider) -> Result<Settled, Failure> {
         settle::check(&ask)?;
         let call = end(Call::new(&SCRIPTS.resolve, &ask.id), &ask, Some(by))?.with("by_name", by.id.as_str());
-        settled(self.run_acknowledged(call).await?)
+        self.tell(settled(self.run_acknowledged(call).await?)?)
     }
 
     pub(super) async fn note_step(&self, script: &'static Script, id: &DraftId) -> Result<(), Failure> {
@@ -353,6 +353,17 @@ impl RedisStore {
             "kept" => Ok(false),
             _ => Err(reply.unknown("delete").into()),
         }
+    }
+}
+
+impl RedisStore {
+    /// Wakes this node's own waiters for an end that it wrote itself: they need not hear it from the
+    /// server, whose messages may be cut.
+    fn tell(&self, settled: Settled) -> Result<Settled, Failure> {
+        if let Settled::Done(stored) = &settled {
+            let _unheard = self.hints.send(stored.row.id.clone());
+        }
+        Ok(settled)
     }
 }
 
