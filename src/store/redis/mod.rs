@@ -50,6 +50,10 @@ use super::row::{Row, Stored};
 /// How often the server is looked at.
 const LOOK: Duration = Duration::from_secs(10);
 
+/// Which part of a step's time may be spent on waiting for replicas: less than half, because a server that does
+/// not know the script is asked twice, and waits twice.
+const ACKS_SHARE: u32 = 3;
+
 /// How a [`RedisStore`] is opened.
 #[derive(Clone)]
 pub struct RedisOptions {
@@ -229,7 +233,7 @@ impl RedisStore {
         self.fitness.fit()?;
         let script = call.script;
         let (keys, args) = self.bound(call)?;
-        let acks = Acks { wanted, patience: self.options.step_timeout / 2 };
+        let acks = Acks { wanted, patience: self.options.step_timeout / ACKS_SHARE };
         let reply = Reply::read(script, self.link.acknowledged(script, &keys, &args, acks).await?)?;
         if let Some(stored) = reply.peek() {
             self.has_acknowledged(&stored.row);
@@ -250,7 +254,7 @@ impl RedisStore {
         if changed.is_some_and(|at| at.as_millis() <= known) {
             return Ok(());
         }
-        let acks = Acks { wanted, patience: self.options.step_timeout / 2 };
+        let acks = Acks { wanted, patience: self.options.step_timeout / ACKS_SHARE };
         self.link.caught_up(&key(partition, "told"), acks).await?;
         self.has_acknowledged(row);
         Ok(())

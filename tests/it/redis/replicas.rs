@@ -10,7 +10,7 @@ use crate::support::{Draft, Guard, Redis, Setup, Upstream, eventually, until};
 fn replicated(change: impl Fn(Setup) -> Setup) -> (Guard, Redis, Redis, Upstream) {
     let (primary, upstream) = (Redis::start_on_tcp(&DURABLE), Upstream::start());
     let replica = Redis::replica_of(&primary, &DURABLE);
-    let store = "min_replica_acks: 1, lease: 3s, timeout: 800ms";
+    let store = "min_replica_acks: 1, lease: 3s, timeout: 1200ms";
     let guard = change(brisk(Setup::over(&upstream).on_redis(&primary, store))).start();
     (guard, replica, primary, upstream)
 }
@@ -46,13 +46,17 @@ fn what_a_caller_was_told_the_replica_has() {
 fn a_decision_that_no_replica_has_is_uncertain_and_the_same_confirm_ends_with_one_effect() {
     let (mut guard, replica, _primary, upstream) = replicated(|setup| setup);
     let draft = guard.agent().hold_task("who has it");
+    let unwanted = guard.agent().hold_task("nobody wants it");
     replica.pause();
     let problem = guard.approver().confirm(&draft).must_refuse(503, "DECISION_UNCERTAIN");
     assert_eq!(problem["executed"], "unknown", "{problem}");
     assert!(unacknowledged(&guard) >= 1.0, "{}", guard.metrics().text());
     assert_eq!(upstream.heads(), 0, "nothing goes out on the primary's word alone");
     guard.agent().get("/tasks").must_be(200);
-    let unwanted = guard.agent().hold_task("a hold needs no replica");
+    guard
+        .agent()
+        .post("/tasks", &json!({"title": "no replica would know it"}))
+        .must_refuse(503, "CONFIRMATION_SERVICE_UNAVAILABLE");
     guard.approver().reject(&unwanted, "no").must_refuse(503, "DECISION_UNCERTAIN");
 
     replica.resume();
