@@ -35,6 +35,9 @@ const ASK_AGAIN_MAX: u32 = 2;
 /// repetition no sooner, and the caller waits for it.
 const ASK_AGAIN_FOR: Duration = Duration::from_secs(1);
 
+/// How long a confirm that waits for its outcome relies on hints alone.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// The answer to a step of the store, which is asked again while its reply was lost.
 pub(super) async fn ask<T, Asked>(step: impl Fn() -> Asked) -> Result<T, StoreError>
 where
@@ -267,11 +270,20 @@ impl Guard {
     pub(super) async fn wait_settled(&self, id: &DraftId, patience: Duration) -> Result<Stored, Problem> {
         let until = tokio::time::Instant::now() + patience;
         let mut hints = self.parts.store.hints();
+        let mut seen = false;
         loop {
-            let stored = self.load(id).await?;
-            let going_on = matches!(stored.row.state.status(), Status::Running | Status::Verifying);
-            if !going_on || tokio::time::Instant::now() >= until {
-                return Ok(stored);
+            let over = tokio::time::Instant::now() >= until;
+            match self.load(id).await {
+                Ok(stored) => {
+                    let going_on = matches!(stored.row.state.status(), Status::Running | Status::Verifying);
+                    if !going_on || over {
+                        return Ok(stored);
+                    }
+                    seen = true;
+                }
+                // A store that is away for a moment does not end the wait.
+                Err(problem) if over || !seen => return Err(problem),
+                Err(_) => {}
             }
             let hint = async {
                 loop {
@@ -283,9 +295,9 @@ impl Guard {
                     }
                 }
             };
-            if tokio::time::timeout_at(until, hint).await.is_err() {
-                return self.load(id).await;
-            }
+            // The hint may be lost on its way from another guard: the store is asked again all the same.
+            let look = until.min(tokio::time::Instant::now() + LOOK_AGAIN);
+            let _hinted = tokio::time::timeout_at(look, hint).await;
         }
     }
 

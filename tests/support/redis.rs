@@ -82,6 +82,9 @@ impl Redis {
         own.extend(options);
         let replica = Self::start_on_tcp(&own);
         until("the replica is in step", || replica.info("master_link_status").as_deref() == Some("up"));
+        // WAIT counts it only from its first acknowledgement on.
+        let online = format!("port={},state=online", replica.port());
+        until("the primary counts the replica", || primary.command(&["INFO", "replication"]).text().contains(&online));
         replica
     }
 

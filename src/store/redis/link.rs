@@ -376,7 +376,11 @@ fn meaning(error: &RedisError, reads: bool) -> Failure {
         "TRYAGAIN" => "tryagain",
         "LOADING" => "loading",
         "OOM" => "oom",
-        "MOVED" | "ASK" | "CLUSTERDOWN" | "CROSSSLOT" => "cluster",
+        "MOVED" | "ASK" => {
+            let advice = "a node of a Cluster is named by redis+cluster:// in `store.url`";
+            return Failure::unavailable("cluster", format!("{why}; {advice}"));
+        }
+        "CLUSTERDOWN" | "CROSSSLOT" => "cluster",
         "MASTERDOWN" | "NOREPLICAS" | "MISCONF" => "not_writable",
         "NOAUTH" | "WRONGPASS" | "NOPERM" => "forbidden",
         // An error inside a script comes after its first checks: it may have written.
