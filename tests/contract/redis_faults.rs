@@ -384,3 +384,52 @@ async fn a_servers_clock_that_goes_back_stops_nothing() {
     let late = take().await;
     assert!(matches!(late, Ok(countersign::store::contract::TakenOver::Verifying { .. })), "{late:?}");
 }
+
+/// Lines of drafts that are not there do not hide the draft that is due.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sweep_finds_what_is_due_behind_damaged_lines() {
+    let server = durable();
+    let clock = Arc::new(ManualClock::new(START));
+    let store = crate::redis_store(&server, clock.clone()).await;
+    let h = Harness::new(Arc::new(store), clock, Box::new(()));
+    let draft = h.held(&h.call("a")).await;
+    let digit = draft.row.id.partition().as_char();
+    let index = format!("cs:{{{digit}}}:ix");
+    let stray: Vec<String> =
+        (0..1_200).flat_map(|n| ["0".to_owned(), format!("due {n:016} dr_{digit}_{n:026}")]).collect();
+    server.command(&[vec!["ZADD".to_owned(), index], stray].concat());
+    h.advance(Duration::from_secs(3_600)).await;
+    let due = h.store().due(START, &[], 1_000).await.expect("answers");
+    assert_eq!(due.expired, [draft.row.id]);
+}
+
+/// A partition whose clock is an hour ahead says so to its own holds and moves nobody else's time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_partitions_clock_is_its_own() {
+    let server = durable();
+    let Bench { h, .. } = bench(&server.url(), 0, LONG).await;
+    let ahead = h.call("a").from("default", "ben", "agent");
+    let digit = h.hold_of(&ahead).id.partition().as_char();
+    let hour = SystemClock.now() + Duration::from_secs(3_600);
+    server.command(&["HSET", &format!("cs:{{{digit}}}:meta"), "clock", &hour.as_millis().to_string()]);
+    let told = h.store().hold(h.hold_of(&ahead)).await;
+    assert!(matches!(told, Ok(Held::Clock(now)) if now >= hour), "{told:?}");
+    assert!(h.store().now().since(SystemClock.now()) < Duration::from_secs(60), "{:?}", h.store().now());
+}
+
+/// When one kept connection is found dead the others are not tried one after the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_connections_cost_one_step_and_not_one_each() {
+    let primary = durable();
+    let _replica = Redis::replica_of(&primary, &[]);
+    let Bench { h, .. } = bench(&primary.url(), 1, Duration::from_secs(6)).await;
+    let several: Vec<_> = (0..6).map(|n| h.hold_of(&h.call(&n.to_string()))).collect();
+    let held = futures_util::future::join_all(several.iter().map(|hold| h.store().hold(hold.clone()))).await;
+    assert!(held.iter().all(Result::is_ok), "{held:?}");
+    primary.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let mut failed = 0;
+    for hold in several {
+        failed += usize::from(h.store().hold(hold).await.is_err());
+    }
+    assert!(failed <= 1, "{failed} of six steps met a dead connection");
+}
