@@ -14,7 +14,11 @@ local past = row.ended_at and (row.ended_at < tonumber(ended_before) or wild(row
 if row.state == 'pending' or works(row) or row.state == 'unverifiable' or not past then
     return plain('kept')
 end
-redis.call('ZREM', IX, unpack(entries(row)))
+local found, gone = entries(row), {}
+for at = 2, #found, 2 do
+    gone[#gone + 1] = found[at]
+end
+redis.call('ZREM', IX, unpack(gone))
 redis.call('DEL', PREFIX .. 'd:' .. id)
 emit(row, 'draft.deleted')
 return plain('deleted')

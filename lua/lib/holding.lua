@@ -112,11 +112,7 @@ local function made(ask, duplicate, passed)
     also('dup', duplicate)
     also('passed', passed)
     redis.call('HSET', PREFIX .. 'd:' .. ask.id, unpack(values))
-    local scored = {}
-    for at, line in ipairs(entries(ask)) do
-        scored[2 * at - 1], scored[2 * at] = '0', line
-    end
-    redis.call('ZADD', IX, unpack(scored))
+    redis.call('ZADD', IX, unpack(entries(ask)))
     emit(ask, 'draft.held')
     return plain('made', duplicate, passed)
 end
@@ -183,7 +179,8 @@ local function hold_call(ask, pending_max, holds_max, window, ahead, behind)
             end
         end
     end
-    if not word then
+    -- An owner with fewer drafts in all than either limit, which is nearly every one, is counted once.
+    if not word and holds_of(ask.owner, 0) >= math.min(pending_max, holds_max) then
         if pending_of(ask.owner) >= pending_max then
             word = 'too_many_pending'
         elseif holds_of(ask.owner, now - window) >= holds_max then

@@ -37,12 +37,14 @@ local function place(number)
     return string.format('%016d', number)
 end
 
--- The whole number that a text spells, or a failure that names it. Nothing was written yet.
-local function whole(value, what)
-    if type(value) ~= 'string' or not string.find(value, '^%d+$') or #value > 16 or tonumber(value) > CEILING then
-        corrupt(what .. ' is not a number')
+-- The whole number that a text spells, or a failure that names it: a field, and the draft that has it. Nothing was
+-- written yet.
+local function whole(value, what, id)
+    local number = tonumber(value)
+    if not number or number < 0 or number > CEILING or number % 1 ~= 0 then
+        corrupt((id and 'draft ' .. id .. ': ' or '') .. what .. ' is not a number')
     end
-    return tonumber(value)
+    return number
 end
 
 local meta = redis.call('HMGET', KEYS[1], 'clock', 'seq', 'n', 'high', 'oldest', 'raw')
@@ -79,22 +81,22 @@ if seen > raw and seen <= raw + TRUST_MS then
     now, mark = seen + half, mark + 2 * half
 end
 
-local function parse(fixed, what)
+local function parse(fixed, id)
     local row, at, names = {}, 0, FIXED()
     for value in string.gmatch(fixed, '([^\n]+)') do
         at = at + 1
         if not names[at] then
-            corrupt(what .. ': its fixed part is too long')
+            corrupt('draft ' .. id .. ': its fixed part is too long')
         end
         row[names[at]] = value
     end
     if at ~= #names then
-        corrupt(what .. ': its fixed part is too short')
+        corrupt('draft ' .. id .. ': its fixed part is too short')
     end
-    row.created_at = whole(row.created_at, what .. ': created_at')
-    row.expires_at = whole(row.expires_at, what .. ': expires_at')
-    row.replay_ms = whole(row.replay_ms, what .. ': the replay window')
-    row.refusal_ms = whole(row.refusal_ms, what .. ': the refusal memory')
+    row.created_at = whole(row.created_at, 'created_at', id)
+    row.expires_at = whole(row.expires_at, 'expires_at', id)
+    row.replay_ms = whole(row.replay_ms, 'the replay window', id)
+    row.refusal_ms = whole(row.refusal_ms, 'the refusal memory', id)
     return row
 end
 
@@ -105,8 +107,7 @@ local function load(id)
     if not values[1] then
         return nil
     end
-    local what = 'draft ' .. id
-    local row = parse(values[1], what)
+    local row = parse(values[1], id)
     for at, name in ipairs(names) do
         if at > 1 and values[at] then
             row[name] = values[at]
@@ -115,41 +116,46 @@ local function load(id)
     for _, name in ipairs({ 'epoch', 'attempts', 'lease_until', 'claimed_at', 'sent_at', 'seen_at', 'r_at', 'ended_at',
         'collected_at', 'n' }) do
         if row[name] then
-            row[name] = whole(row[name], what .. ': ' .. name)
+            row[name] = whole(row[name], name, id)
         end
     end
     if not row.state or not row.epoch or not row.attempts or not row.n or not STATUS()[row.state] then
-        corrupt(what .. ': a part of it is gone')
+        corrupt('draft ' .. id .. ': a part of it is gone')
     end
     row.id, row.changes = id, {}
     return row
 end
 
--- The lines under which a draft is found.
+-- The lines under which a draft is found, each behind its score, as ZADD takes them.
 local function entries(row)
     local id, state = row.id, row.state
     local gone = state == 'expired' or state == 'withdrawn'
     local found = {
-        'tok ' .. row.token .. ' ' .. id,
-        'own ' .. row.owner .. ' ' .. place(row.created_at) .. ' ' .. id,
-        'join ' .. row.join .. (gone and ' x ' or ' a ') .. place(row.n) .. ' ' .. id,
-        'st ' .. STATUS()[state] .. ' ' .. id,
+        '0', 'tok ' .. row.token .. ' ' .. id,
+        '0', 'own ' .. row.owner .. ' ' .. place(row.created_at) .. ' ' .. id,
+        '0', 'join ' .. row.join .. (gone and ' x ' or ' a ') .. place(row.n) .. ' ' .. id,
+        '0', 'st ' .. STATUS()[state] .. ' ' .. id,
     }
+    local function also(line)
+        found[#found + 1] = '0'
+        found[#found + 1] = line
+    end
     if state == 'pending' then
-        found[#found + 1] = 'due ' .. place(row.expires_at) .. ' ' .. id
-        found[#found + 1] = 'open ' .. row.owner .. ' ' .. place(row.expires_at) .. ' ' .. id
+        local till = place(row.expires_at) .. ' ' .. id
+        also('due ' .. till)
+        also('open ' .. row.owner .. ' ' .. till)
     end
     if row.ckey then
-        found[#found + 1] = 'key ' .. row.ckey .. ' ' .. id
+        also('key ' .. row.ckey .. ' ' .. id)
     end
     if row.lease_until then
-        found[#found + 1] = 'lease ' .. place(row.lease_until) .. ' ' .. id
+        also('lease ' .. place(row.lease_until) .. ' ' .. id)
     end
     if row.lease_node then
-        found[#found + 1] = 'node ' .. row.lease_node .. '\n' .. id
+        also('node ' .. row.lease_node .. '\n' .. id)
     end
     if row.ended_at and state ~= 'unverifiable' then
-        found[#found + 1] = 'ended ' .. place(row.ended_at) .. ' ' .. id
+        also('ended ' .. place(row.ended_at) .. ' ' .. id)
     end
     return found
 end
@@ -244,19 +250,19 @@ local function store(row)
     if #gone > 0 then
         redis.call('HDEL', key, unpack(gone))
     end
-    local stale, fresh = {}, {}
-    for _, line in ipairs(row.before or {}) do
-        stale[line] = true
+    local stale, fresh, old = {}, {}, {}
+    local before, after = row.before or {}, entries(row)
+    for at = 2, #before, 2 do
+        stale[before[at]] = true
     end
-    for _, line in ipairs(entries(row)) do
-        if stale[line] then
-            stale[line] = nil
+    for at = 2, #after, 2 do
+        if stale[after[at]] then
+            stale[after[at]] = nil
         else
             fresh[#fresh + 1] = '0'
-            fresh[#fresh + 1] = line
+            fresh[#fresh + 1] = after[at]
         end
     end
-    local old = {}
     for line in pairs(stale) do
         old[#old + 1] = line
     end
@@ -295,18 +301,25 @@ local function trim()
     end
 end
 
+-- Adds an event to the stream under the next number; what the server says.
+local function append(row, kind, by, reason)
+    return redis.pcall('XADD', EV, text(seq) .. '-0', 'at', text(now), 'kind', kind, 'draft', row.id,
+        'tenant', row.tenant, 'owner', row.owner, 'tool', row.tool, 'status', STATUS()[row.state],
+        'epoch', text(row.epoch), 'args', row.args_hash, 'by', by or '', 'reason', reason or '')
+end
+
 -- Writes the event of a step and tells whoever listens on any node.
 local function emit(row, kind, by, reason)
     seq, touched = seq + 1, true
-    local event = { 'at', text(now), 'kind', kind, 'draft', row.id,
-        'tenant', row.tenant, 'owner', row.owner, 'tool', row.tool, 'status', STATUS()[row.state],
-        'epoch', text(row.epoch), 'args', row.args_hash, 'by', by or '', 'reason', reason or '' }
-    local added = redis.pcall('XADD', EV, text(seq) .. '-0', unpack(event))
+    local added = append(row, kind, by, reason)
     if type(added) == 'table' and added.err then
         -- Somebody put numbers into the stream, or took the counter back: go on behind what stands there.
         local top = redis.call('XREVRANGE', EV, '+', '-', 'COUNT', 1)[1]
         seq = math.max(seq, top and tonumber(string.match(top[1], '^%d+')) or 0) + 1
-        redis.call('XADD', EV, text(seq) .. '-0', unpack(event))
+        added = append(row, kind, by, reason)
+        if type(added) == 'table' and added.err then
+            error(added)
+        end
     end
     redis.call('HSET', KEYS[1], 'seq', text(seq), 'clock', text(now), 'raw', text(mark), 'n', text(last_n),
         'high', text(high))
