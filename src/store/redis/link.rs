@@ -91,6 +91,11 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// Whether questions without a key are answered by any of several servers.
+    pub(super) const fn is_cluster(&self) -> bool {
+        matches!(self.server, Server::Cluster { .. })
+    }
+
     pub(super) fn new(server: Server, patience: Duration) -> Self {
         Self {
             server,
