@@ -375,6 +375,10 @@ fn meaning(error: &RedisError, reads: bool) -> Failure {
     let kind = match code {
         // Raised by a script before its first write.
         "CORRUPT" => return Failure { kind: "corrupt", error: StoreError::Corrupt(why) },
+        "DAMAGED" => {
+            let advice = "somebody else has written to the key `meta` of this partition; nothing is changed there until it is put right";
+            return Failure::unavailable("corrupt", format!("{why}; {advice}"));
+        }
         "NOSCRIPT" => "noscript",
         "READONLY" => "readonly",
         "BUSY" => "busy",
