@@ -6,6 +6,7 @@
 //! cannot read.
 
 mod address;
+mod arguments;
 mod connection;
 mod fields;
 mod fitness;
@@ -33,12 +34,12 @@ use crate::draft::state::{State, Status};
 
 use self::address::Server;
 pub use self::address::acks_by_default;
+use self::arguments::Call;
 pub use self::fitness::Assumed;
 use self::fitness::Fitness;
 use self::link::{Acks, Failure, Link};
 use self::reply::Reply;
 use self::script::SCRIPTS;
-use self::steps::Call;
 use super::contract::{
     Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store,
     StoreError, TakenOver,
