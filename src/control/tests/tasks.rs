@@ -12,24 +12,11 @@ use super::fixture::{Got, PERSON, ROBOT, bearer};
 use super::whole::{Whole, whole};
 use crate::control::schemas;
 use crate::guard::tests::bench::Bench;
-use crate::policy::load::{Source, load};
 use crate::policy::model::PolicySet;
-use crate::policy::read::Substitutions;
-
-struct Nothing;
-
-impl Substitutions for Nothing {
-    fn env(&self, _: &str) -> Result<String, String> {
-        Err("is not set".to_owned())
-    }
-
-    fn file(&self, _: &str) -> Result<String, String> {
-        Err("cannot be read".to_owned())
-    }
-}
+use crate::policy::tests::set;
 
 fn policies() -> PolicySet {
-    let text = r#"
+    set(r#"
 version: 1
 service: api
 upstream: {url: "http://api.test"}
@@ -61,9 +48,7 @@ tools:
         properties: {pin: {type: string}}
     secret: [/pin]
     preview: {title: Keep, target: a pin, impact: It is kept.}
-"#;
-    let source = Source { name: "api.yaml".to_owned(), text: text.to_owned() };
-    load(&[source], &Nothing).unwrap_or_else(|found| panic!("{found:?}")).set
+"#)
 }
 
 fn begin(bench: Bench) -> Whole {
