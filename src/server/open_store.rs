@@ -36,6 +36,7 @@ impl OpenStore {
                     step_timeout: section.timeout,
                     min_replica_acks: section.min_replica_acks,
                     assumed: section.assumed,
+                    tls: section.tls.clone(),
                     observer,
                 };
                 let store = RedisStore::open(url.reveal(), clock, options).await;

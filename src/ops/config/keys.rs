@@ -20,7 +20,8 @@ sections! {
         ["listen", "max_body", "max_response", "send_window", "connect_patience", "confirm_wait"],
         ["answer", "wait", "forward_proxy"];
     CONTROL = "`control`", ["listen", "public_url"], [];
-    STORE = "`store`", ["url", "timeout", "lease", "min_replica_acks", "assume"], [];
+    STORE = "`store`", ["url", "timeout", "lease", "min_replica_acks", "assume", "tls"], [];
+    STORE_TLS = "`store.tls`", ["ca", "cert", "key"], [];
     KEYS_FILE = "`keys`", ["file"], [];
     IDENTITY = "`identity`",
         ["agents", "owner", "session", "role", "subject", "admin_context", "admin_mode", "message"],

@@ -10,7 +10,7 @@ use crate::base::secret::Secret;
 use crate::control::credentials::{AppEntry, ApproverEntry};
 use crate::ops::log::Format;
 use crate::store::contract::OwnerLimits;
-use crate::store::redis::Assumed;
+use crate::store::redis::{Assumed, TlsFiles};
 
 /// A whole configuration.
 #[derive(Debug, Clone)]
@@ -78,6 +78,8 @@ pub struct StoreSection {
     pub min_replica_acks: u32,
     /// Redis: what the operator vouches for.
     pub assumed: Assumed,
+    /// Redis: files for `rediss`.
+    pub tls: TlsFiles,
 }
 
 /// Where drafts are kept.
@@ -202,6 +204,7 @@ impl StoreSection {
             lease: Duration::from_secs(30),
             min_replica_acks: 0,
             assumed: Assumed::default(),
+            tls: TlsFiles::default(),
         }
     }
 }

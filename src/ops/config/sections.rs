@@ -10,7 +10,7 @@ use crate::policy::keys::Keys;
 use crate::policy::read::{Fields, File};
 use crate::policy::yaml::{Node, Place};
 use crate::store::contract::OwnerLimits;
-use crate::store::redis::{self, Assumed};
+use crate::store::redis::{self, Assumed, ClientFiles, TlsFiles};
 
 use super::model::{
     Approvers, Config, ControlSection, GuardSection, JournalSection, LimitsSection, StorePlace, StoreSection,
@@ -150,13 +150,44 @@ fn store(file: &File<'_>, at: Option<&Fields<'_>>, folder: &Path) -> Option<Stor
     });
     let assumed = of(at, "assume", Assumed::default(), |node| assumed(file, node));
     if let (Some(at), Some(StorePlace::Sqlite(_))) = (at, &place) {
-        for key in ["min_replica_acks", "assume"].into_iter().filter(|key| at.get(key).is_some()) {
+        for key in ["min_replica_acks", "assume", "tls"].into_iter().filter(|key| at.get(key).is_some()) {
             let hint = "take it out, or name a Redis server in `store.url`";
             file.error_with(at.key_place(key), format!("`store.{key}` is for a Redis store"), hint);
         }
     }
+    let tls = of(at, "tls", TlsFiles::default(), |node| tls(file, node, folder));
+    if let (Some(at), Some(StorePlace::Redis(url))) = (at, &place)
+        && at.get("tls").is_some()
+        && !url.reveal().starts_with("rediss")
+    {
+        let hint = "write rediss://, rediss+sentinel:// or rediss+cluster:// in `store.url`";
+        file.error_with(at.key_place("tls"), "`store.tls` is for a server behind TLS", hint);
+    }
     let (timeout, lease) = (timeout?, lease?);
-    Some(StoreSection { place: place?, timeout, lease, min_replica_acks: acks?, assumed: assumed? })
+    Some(StoreSection { place: place?, timeout, lease, min_replica_acks: acks?, assumed: assumed?, tls: tls? })
+}
+
+/// `store.tls`; the files are read when the store is opened.
+fn tls(file: &File<'_>, node: &Node, folder: &Path) -> Option<TlsFiles> {
+    let at = Fields::open(file, node, &keys::STORE_TLS)?;
+    let path = |key: &str| {
+        of(Some(&at), key, None, |node| values::path(file, node, &format!("`store.tls.{key}`"), folder).map(Some))
+    };
+    let (ca, cert, key) = (path("ca")?, path("cert")?, path("key")?);
+    let client = match (cert, key) {
+        (Some(cert), Some(key)) => Some(ClientFiles { cert, key }),
+        (None, None) if ca.is_some() => None,
+        (None, None) => {
+            file.error_with(node.place, "`store.tls` names no file", "write ca, or cert and key, or take it out");
+            return None;
+        }
+        _ => {
+            let hint = "a certificate is of use with its private key only: write both";
+            file.error_with(node.place, "`store.tls` needs `cert` and `key` together", hint);
+            return None;
+        }
+    };
+    Some(TlsFiles { ca, client })
 }
 
 /// `store.url`.

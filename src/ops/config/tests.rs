@@ -163,6 +163,24 @@ fn a_redis_store_is_named_without_its_password() {
 }
 
 #[test]
+fn files_for_a_redis_server_behind_tls_are_whole() {
+    let text = "store: {url: \"rediss://cache.example\", tls: {ca: ca.pem, cert: /etc/own.pem, key: own.key}}\n";
+    let tls = config(text).store.tls;
+    assert!(tls.ca.unwrap().ends_with("ca.pem"));
+    assert_eq!(tls.client.unwrap().cert, std::path::Path::new("/etc/own.pem"));
+    for (wrong, why) in [
+        ("{url: \"redis://cache.example\", tls: {ca: ca.pem}}", "`store.tls` is for a server behind TLS"),
+        ("{tls: {ca: ca.pem}}", "`store.tls` is for a Redis store"),
+        ("{url: \"rediss://cache.example\", tls: {}}", "`store.tls` names no file"),
+        ("{url: \"rediss://cache.example\", tls: {cert: own.pem}}", "needs `cert` and `key` together"),
+        ("{url: \"rediss+cluster://cache.example\", tls: {verify: false}}", "verify"),
+    ] {
+        let found = mistakes(&format!("store: {wrong}\n"));
+        assert!(found.contains(why), "{wrong}: {found}");
+    }
+}
+
+#[test]
 fn p1_nobody_is_let_in_by_leaving_something_out() {
     let agent = format!("identity: {{agents: [{{name: a, token_sha256: {A}}}]}}\n");
     let approver = format!("approvers: [{{name: b, token_sha256: {B}, rights: {{}}}}]\n");
@@ -290,6 +308,7 @@ fn the_schema_has_exactly_the_keys_that_are_read() {
             "GUARD" => "/properties/guard",
             "CONTROL" => "/properties/control",
             "STORE" => "/properties/store",
+            "STORE_TLS" => "/properties/store/properties/tls",
             "KEYS_FILE" => "/properties/keys",
             "IDENTITY" => "/properties/identity",
             "AGENT" => "/properties/identity/properties/agents/items",

@@ -5,10 +5,11 @@ use std::time::Duration;
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, Partition};
 use crate::draft::decision::{Channel, DeciderKind, Verb};
-use crate::draft::state::{State, Status};
-use crate::store::contract::{Decided, Ended, StoreError};
+use crate::draft::outcome::Failure;
+use crate::draft::state::{State, Status, Verdict};
+use crate::store::contract::{Decided, Ended, Settled, StoreError, TakenOver};
 
-use super::harness::{Harness, MAC, TTL};
+use super::harness::{Harness, LEASE, MAC, TTL, node};
 
 /// A quorum of two: one principal counts once over all channels; the second one claims.
 pub async fn a_quorum_counts_principals_once(h: &Harness) {
@@ -193,6 +194,17 @@ pub async fn unknown_drafts_are_not_found(h: &Harness) {
     assert_eq!(h.store().note_seen(&id).await, Ok(()));
     assert_eq!(h.store().delete(&id, h.store().now()).await, Ok(false));
     assert!(matches!(h.store().again(&id, h.hold_of(&h.call("a"))).await, Ok(Err(Ended::NotFound))));
+    // The end of an attempt and the answer of a person, to a draft that nobody knows (any more).
+    let unknown = || h.end(&foreign, Verdict::Unverifiable, None);
+    assert_eq!(h.store().settle(unknown()).await, Ok(Settled::NotFound));
+    assert_eq!(
+        h.store().late_answer(h.end(&foreign, Verdict::Failed, Some(Failure::Refused))).await,
+        Ok(Settled::NotFound)
+    );
+    let resolved = h.store().resolve(h.end(&foreign, Verdict::Failed, Some(Failure::Refused)), &h.person("ada")).await;
+    assert_eq!(resolved, Ok(Settled::NotFound));
+    let taken = h.store().take_over(&id, h.step(), &node("n2"), LEASE, &[]).await;
+    assert!(matches!(taken, Ok(TakenOver::NotFound)), "{taken:?}");
     assert_eq!(h.events().await.len(), 1);
 }
 

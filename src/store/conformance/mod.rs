@@ -26,11 +26,14 @@ pub use self::harness::{Call, Dial, Harness};
 pub(in crate::store) use self::harness::{sqlite, twin};
 
 /// Makes one `#[tokio::test]` per case, inside a module: `conformance!(name, path::to::harness)`,
-/// where the function makes a `store::conformance::Harness` over an empty store.
+/// where the function makes a `store::conformance::Harness` over an empty store. As
+/// `conformance!(run harness)`, inside an `async fn`, it runs all of them one after the other.
 #[macro_export]
 macro_rules! conformance {
-    ($module:ident, $make:path) => {
-        $crate::conformance!(@cases $module, $make,
+    ($module:ident, $make:path) => { $crate::conformance! { @list tests($module, $make) } };
+    (run $make:expr) => { $crate::conformance! { @list run($make) } };
+    (@list $to:ident($($with:tt)*)) => {
+        $crate::conformance! { @$to $($with)*,
             race: [
                 p3_sixty_four_confirms_one_claim, fifty_first_uses_of_one_key_make_one_draft, confirm_against_reject,
                 confirm_against_withdrawal, at_the_boundary_each_draft_ends_once, one_of_many_takes_over,
@@ -66,7 +69,7 @@ macro_rules! conformance {
             ],
             upkeep: [
                 collected_once, seen_once, limits_count_new_drafts_only, limits_are_per_owner,
-                what_is_not_resolved_is_never_deleted, again_once_and_only_if_not_sent, again_joins_what_is_live,
+                what_is_not_resolved_is_never_deleted, again_once_and_only_if_not_sent, again_answers_as_a_call_does, again_joins_what_is_live,
                 pages_and_filters, long_bodies_make_short_pages, sweeps_find_their_work, counts_name_every_status, keys_are_those_of_the_first,
                 a_wrong_clock_writes_nothing, nonsense_is_refused, check_answers,
             ],
@@ -74,9 +77,9 @@ macro_rules! conformance {
                 one_event_per_transition_in_order, hints_follow_commits, pages, every_cursor_leads_to_the_rest,
                 another_stores_cursor_begins_anew,
             ],
-        );
+        }
     };
-    (@cases $module:ident, $make:path, $($group:ident: [$($case:ident),* $(,)?]),* $(,)?) => {
+    (@tests $module:ident, $make:path, $($group:ident: [$($case:ident),* $(,)?]),* $(,)?) => {
         mod $module {
             $(mod $group {
                 $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -86,5 +89,11 @@ macro_rules! conformance {
                 })*
             })*
         }
+    };
+    (@run $make:expr, $($group:ident: [$($case:ident),* $(,)?]),* $(,)?) => {
+        $($({
+            let harness = $make();
+            $crate::store::conformance::$group::$case(&harness).await;
+        })*)*
     };
 }

@@ -8,7 +8,7 @@ use crate::base::time::Timestamp;
 use crate::draft::outcome::Failure;
 use crate::draft::record::Risk;
 use crate::draft::state::{State, Status, Verdict};
-use crate::store::contract::{Ended, Filter, Held, PAGE_BYTES_MAX, StoreError, page_is_full};
+use crate::store::contract::{Ended, Filter, Held, Hold, PAGE_BYTES_MAX, StoreError, page_is_full};
 
 use super::harness::{Harness, LEASE, MAC, TTL, node};
 
@@ -144,6 +144,42 @@ pub async fn again_once_and_only_if_not_sent(h: &Harness) {
     let foreign = h.hold_of(&h.call("a").from("default", "otto", "agent"));
     let other = h.not_sent(&h.call("o")).await;
     assert!(matches!(h.store().again(&other.row.id, foreign).await, Err(StoreError::Unavailable(_))));
+}
+
+/// A repetition is a call like any other, with one draft more that must be there and must be its own;
+/// whatever it is answered, the draft that was not sent stays as it is.
+pub async fn again_answers_as_a_call_does(h: &Harness) {
+    let old = h.not_sent(&h.call("a")).await;
+    let keyed = h.held(&h.call("b").key("k")).await;
+    let ask = |change: &dyn Fn(&mut Hold)| {
+        let mut ask = h.hold_of(&h.call("a"));
+        change(&mut ask);
+        ask
+    };
+    let mut unknown = old.row.id.clone();
+    while unknown.partition() != old.row.id.partition() || unknown == old.row.id {
+        unknown = ask(&|_| {}).id;
+    }
+    let again = async |id: &DraftId, ask| h.store().again(id, ask).await;
+    assert!(matches!(again(&unknown, ask(&|_| {})).await, Ok(Err(Ended::NotFound))));
+    let other_call = h.hold_of(&h.call("c"));
+    assert!(matches!(again(&old.row.id, other_call).await, Err(StoreError::Unavailable(_))));
+    let other_agent = h.hold_of(&h.call("a").from("default", "olga", "another"));
+    assert!(matches!(again(&old.row.id, other_agent).await, Err(StoreError::Unavailable(_))));
+    let other_draft = ask(&|ask| ask.id = keyed.row.id.clone());
+    assert!(matches!(again(&old.row.id, other_draft).await, Err(StoreError::Unavailable(_))));
+    let late = ask(&|ask| ask.created_at = ask.created_at + Duration::from_secs(60));
+    assert!(matches!(again(&old.row.id, late).await, Ok(Ok(Held::Clock(_)))));
+    let limited = ask(&|ask| ask.limits.holds_max = 0);
+    assert!(matches!(again(&old.row.id, limited).await, Ok(Ok(Held::RateLimited))));
+    let with_key = h.hold_of(&h.call("a").key("k"));
+    let answer = again(&old.row.id, with_key).await;
+    assert!(matches!(&answer, Ok(Ok(Held::KeyReused(id))) if *id == keyed.row.id), "{answer:?}");
+    let refused = h.rejected(&h.call("a"), h.person("ada")).await;
+    let answer = again(&old.row.id, ask(&|_| {})).await;
+    assert!(matches!(&answer, Ok(Ok(Held::RejectedBefore(no))) if no.row.id == refused.row.id), "{answer:?}");
+    assert_eq!(h.get(&old.row.id).await, old);
+    assert_eq!(h.get(&keyed.row.id).await, keyed);
 }
 
 /// If an equal call is held by now, it answers the repetition: no second card for one intent.

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use redis::cluster::ClusterClient;
-use redis::sentinel::{Sentinel, SentinelNodeConnectionInfo};
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo as _, RedisError, RedisResult, TlsMode, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo as _, RedisError, RedisResult, TlsCertificates,
+    TlsMode, Value,
 };
 use tokio::sync::Mutex;
 
@@ -26,10 +27,7 @@ pub(super) enum Server {
     One(Client),
     /// `redis+sentinel://` and `rediss+sentinel://`.
     Watched {
-        sentinels: Mutex<Sentinel>,
-        /// The name under which they watch it.
-        name: String,
-        node: SentinelNodeConnectionInfo,
+        sentinels: Mutex<SentinelClient>,
         /// The primary that they named last.
         last: std::sync::Mutex<Option<String>>,
     },
@@ -48,9 +46,15 @@ impl Server {
     ///
     /// `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/NAME/DB`: user and password are the
     /// server's, the hosts are Sentinels. `redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT` names
-    /// nodes of a Cluster, which tell the others.
-    pub(super) fn parse(url: &str, patience: Duration) -> Result<Self, OpenError> {
+    /// nodes of a Cluster, which tell the others. `tls` is for `rediss` in front of any of them.
+    pub(super) fn parse(url: &str, patience: Duration, tls: Option<&TlsCertificates>) -> Result<Self, OpenError> {
         let wrong = |error: RedisError| OpenError::Url(error.to_string());
+        if url.contains('#') {
+            // The library would read `#insecure` as leave to believe any certificate.
+            return Err(OpenError::Url(
+                "it has a `#`; write %23 in a password, and nothing behind the database".to_owned(),
+            ));
+        }
         let authority = url.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
         let user = authority.rsplit_once('@').map(|(user, _)| user.split_once(':').unwrap_or((user, "")));
         if user.is_some_and(|(name, password)| !name.is_empty() && password.is_empty()) {
@@ -58,10 +62,10 @@ impl Server {
             return Err(OpenError::Url("it names a user without a password".to_owned()));
         }
         if let Some((scheme, rest)) = url.split_once("+cluster://") {
-            return Self::cluster(scheme, rest, patience);
+            return Self::cluster(scheme, rest, patience, tls);
         }
         let Some((scheme, rest)) = url.split_once("+sentinel://") else {
-            return Ok(Self::One(Client::open(url).map_err(wrong)?));
+            return Ok(Self::One(client(url, tls).map_err(wrong)?));
         };
         if !matches!(scheme, "redis" | "rediss") {
             return Err(OpenError::Url("Sentinels are named by redis+sentinel:// or rediss+sentinel://".to_owned()));
@@ -76,17 +80,34 @@ impl Server {
         let at = if user.is_empty() { String::new() } else { format!("{user}@") };
         // The library reads user, password and database as it does for one server.
         let one = format!("redis://{at}localhost/{db}").into_connection_info().map_err(wrong)?;
-        let mut node = SentinelNodeConnectionInfo::default().set_redis_connection_info(one.redis_settings().clone());
-        if scheme == "rediss" {
-            node = node.set_tls_mode(TlsMode::Secure);
+        let settings = one.redis_settings();
+        let addresses = hosts.split(',').map(|host| {
+            let sentinel = format!("{scheme}://{host}").into_connection_info()?;
+            Ok(sentinel.addr().clone())
+        });
+        let addresses = addresses.collect::<RedisResult<Vec<_>>>().map_err(wrong)?;
+        let mut sentinels = SentinelClientBuilder::new(addresses, name, SentinelServerType::Master)
+            .map_err(wrong)?
+            .set_client_to_redis_db(settings.db());
+        if let Some(user) = settings.username() {
+            sentinels = sentinels.set_client_to_redis_username(user);
         }
-        let sentinels: Vec<String> = hosts.split(',').map(|host| format!("{scheme}://{host}")).collect();
-        let sentinels = Sentinel::build(sentinels).map_err(wrong)?;
-        let last = std::sync::Mutex::default();
-        Ok(Self::Watched { sentinels: Mutex::new(sentinels), name: name.to_owned(), node, last })
+        if let Some(password) = settings.password() {
+            sentinels = sentinels.set_client_to_redis_password(password);
+        }
+        if scheme == "rediss" {
+            sentinels = sentinels.set_client_to_redis_tls_mode(TlsMode::Secure);
+            if let Some(tls) = tls {
+                sentinels = sentinels
+                    .set_client_to_redis_certificates(tls.clone())
+                    .set_client_to_sentinel_certificates(tls.clone());
+            }
+        }
+        let sentinels = Mutex::new(sentinels.build().map_err(wrong)?);
+        Ok(Self::Watched { sentinels, last: std::sync::Mutex::default() })
     }
 
-    fn cluster(scheme: &str, rest: &str, patience: Duration) -> Result<Self, OpenError> {
+    fn cluster(scheme: &str, rest: &str, patience: Duration, tls: Option<&TlsCertificates>) -> Result<Self, OpenError> {
         let wrong = |error: RedisError| OpenError::Url(error.to_string());
         let (user, hosts) = rest.rsplit_once('@').map_or(("", rest), |(user, hosts)| (user, hosts));
         let hosts = hosts.trim_end_matches('/');
@@ -97,15 +118,18 @@ impl Server {
         let at = if user.is_empty() { String::new() } else { format!("{user}@") };
         let nodes: Vec<String> = hosts.split(',').map(|host| format!("{scheme}://{at}{host}")).collect();
         let seeds: Vec<Client> =
-            nodes.iter().map(|node| Client::open(node.as_str())).collect::<RedisResult<_>>().map_err(wrong)?;
+            nodes.iter().map(|node| client(node, tls)).collect::<RedisResult<_>>().map_err(wrong)?;
         // It sends a command once more where the slot has moved and where a connection broke: harmless, because
         // every step has an id; what it is told then is taken as said in link.rs.
-        let client = ClusterClient::builder(nodes)
+        let mut client = ClusterClient::builder(nodes)
             .connection_timeout(patience)
             .response_timeout(patience)
             .retries(1)
             .min_retry_wait(RETRY_WAIT_MS)
             .max_retry_wait(RETRY_WAIT_MS);
+        if let Some(tls) = tls {
+            client = client.certs(tls.clone());
+        }
         // A node that does not answer leaves time for the others.
         let each = patience / u32::try_from(seeds.len() + 1).unwrap_or(u32::MAX);
         Ok(Self::Cluster { client: Box::new(client.build().map_err(wrong)?), seeds, each })
@@ -138,9 +162,7 @@ impl Server {
     pub(super) async fn primaries(&self) -> RedisResult<Vec<Client>> {
         match self {
             Self::One(client) => Ok(vec![client.clone()]),
-            Self::Watched { sentinels, name, node, .. } => {
-                Ok(vec![sentinels.lock().await.async_master_for(name, Some(node)).await?])
-            }
+            Self::Watched { sentinels, .. } => Ok(vec![sentinels.lock().await.async_get_client().await?]),
             Self::Cluster { seeds, each, .. } => {
                 let mut failed = nobody();
                 for seed in seeds {
@@ -153,6 +175,14 @@ impl Server {
                 Err(failed)
             }
         }
+    }
+}
+
+/// A client of one server; `tls` is for `rediss`.
+fn client(url: &str, tls: Option<&TlsCertificates>) -> RedisResult<Client> {
+    match tls {
+        Some(tls) if url.starts_with("rediss://") => Client::build_with_tls(url, tls.clone()),
+        _ => Client::open(url),
     }
 }
 
@@ -195,8 +225,8 @@ async fn slots(seed: &Client) -> RedisResult<Vec<Client>> {
     }
     let client = |(host, port)| {
         let address = match own.addr() {
-            ConnectionAddr::TcpTls { insecure, .. } => {
-                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: None }
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
             }
             _ => ConnectionAddr::Tcp(host, port),
         };
@@ -238,7 +268,7 @@ mod tests {
             "redis+cluster://a:7000,b:7001",
             "rediss+cluster://guard:p%40ss@a/",
         ] {
-            assert!(Server::parse(good, PATIENCE).is_ok(), "{good}");
+            assert!(Server::parse(good, PATIENCE, None).is_ok(), "{good}");
         }
         for bad in [
             "redis://localhost:many",
@@ -251,11 +281,13 @@ mod tests {
             "localhost",
             "redis://guard@localhost",
             "redis://guard:@localhost",
+            "rediss://localhost#insecure",
+            "rediss+sentinel://localhost/main#insecure",
             "redis+cluster://",
             "redis+cluster://a,,b",
             "redis+cluster://a/1",
         ] {
-            assert!(Server::parse(bad, PATIENCE).is_err(), "{bad}");
+            assert!(Server::parse(bad, PATIENCE, None).is_err(), "{bad}");
         }
         assert_eq!((acks_by_default("redis+sentinel://a/main"), acks_by_default("redis://a")), (1, 0));
     }

@@ -16,6 +16,7 @@ mod queries;
 mod reply;
 pub(in crate::store) mod script;
 mod steps;
+mod tls;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,6 +41,7 @@ use self::fitness::Fitness;
 use self::link::{Acks, Failure, Link};
 use self::reply::Reply;
 use self::script::SCRIPTS;
+pub use self::tls::{ClientFiles, TlsFiles};
 use super::contract::{
     Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store,
     StoreError, TakenOver,
@@ -64,6 +66,8 @@ pub struct RedisOptions {
     pub min_replica_acks: u32,
     /// What the operator vouches for.
     pub assumed: Assumed,
+    /// Files for `rediss`.
+    pub tls: TlsFiles,
     /// Who is told of every step.
     pub observer: Arc<dyn StoreObserver>,
 }
@@ -74,6 +78,7 @@ impl Default for RedisOptions {
             step_timeout: Duration::from_secs(2),
             min_replica_acks: 0,
             assumed: Assumed::default(),
+            tls: TlsFiles::default(),
             observer: Arc::new(Unwatched),
         }
     }
@@ -85,6 +90,9 @@ pub enum OpenError {
     /// The URL is none.
     #[error("`store.url` is no address of a Redis server: {0}")]
     Url(String),
+    /// A file for TLS cannot be used.
+    #[error("`store.tls`: {0}")]
+    Tls(String),
     /// It cannot be reached, or does not answer.
     #[error("{0}; is it running, and may this machine reach it?")]
     Unreachable(String),
@@ -99,7 +107,7 @@ pub enum OpenError {
 ///
 /// [`OpenError::Url`].
 pub fn check_url(url: &str) -> Result<(), OpenError> {
-    Server::parse(url, LOOK).map(drop)
+    Server::parse(url, LOOK, None).map(drop)
 }
 
 /// The store on a Redis server. Dropping it ends its tasks; what was asked for is not undone.
@@ -148,7 +156,8 @@ impl RedisStore {
     }
 
     async fn begin(url: &str, clock: Arc<dyn Clock>, options: RedisOptions, handed: bool) -> Result<Self, OpenError> {
-        let link = Arc::new(Link::new(Server::parse(url, options.step_timeout)?, options.step_timeout));
+        let server = Server::parse(url, options.step_timeout, options.tls.read()?.as_ref())?;
+        let link = Arc::new(Link::new(server, options.step_timeout));
         let unreachable = |failure: Failure| OpenError::Unreachable(failure.error.to_string());
         let fitness = Arc::new(Fitness::new(options.min_replica_acks, options.assumed));
         fitness.look(&link).await.map_err(unreachable)?;

@@ -9,6 +9,7 @@ mod nodes;
 mod replicas;
 mod restarts;
 mod tampering;
+mod tls;
 mod written;
 
 use std::sync::Barrier;
