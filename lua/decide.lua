@@ -18,9 +18,6 @@ elseif memory then
     local have, need = string.match(memory, '^voted (%d+) (%d+)$')
     return reply('voted', row, have or '0', need or '0')
 end
-if row.sealed_digest ~= sealed_digest then
-    return reply('changed')
-end
 local used
 if dkey ~= '' then
     for _, line in ipairs(lines(row.dkeys)) do
@@ -38,7 +35,8 @@ local claimed = NEXT()[row.state .. ' claim']
 if not claimed then
     return reply('not_pending', row)
 end
-if tonumber(vote_epoch) ~= row.epoch + 1 then
+-- Only of a draft that can still be decided: of any other its end is told, whatever the caller saw.
+if row.sealed_digest ~= sealed_digest or tonumber(vote_epoch) ~= row.epoch + 1 then
     return reply('changed')
 end
 local need = math.max(tonumber(quorum), 1)

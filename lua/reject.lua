@@ -13,9 +13,6 @@ local memory = recall(row, 'reject', step)
 if memory then
     return reply(memory == 'superseded' and 'not_pending' or 'done', row)
 end
-if row.sealed_digest ~= sealed_digest then
-    return reply('changed')
-end
 if dkey ~= '' then
     for _, line in ipairs(lines(row.dkeys)) do
         if line == dkey .. ' confirm' then
@@ -24,6 +21,10 @@ if dkey ~= '' then
     end
 end
 expire(row)
+-- Only of a draft that can still be decided: of any other its end is told, whatever the caller saw.
+if row.sealed_digest ~= sealed_digest and NEXT()[row.state .. ' reject'] then
+    return reply('changed')
+end
 if not moved(row, 'reject') then
     return reply('not_pending', row)
 end

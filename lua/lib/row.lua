@@ -27,6 +27,11 @@ local function corrupt(what)
     error({ err = 'CORRUPT ' .. what })
 end
 
+-- What all steps of a partition need cannot be read: no draft is at fault.
+local function damaged(what)
+    error({ err = 'DAMAGED ' .. what })
+end
+
 -- A whole number, as text without an exponent. `%d` and not `%.0f`: that one is ten times as slow.
 local function text(number)
     return string.format('%d', number)
@@ -37,12 +42,15 @@ local function place(number)
     return string.format('%016d', number)
 end
 
--- The whole number that a text spells, or a failure that names it: a field, and the draft that has it. Nothing was
--- written yet.
+-- The whole number that a text spells, or a failure that names it: a field, and the draft that has it, or the
+-- partition's meta. Nothing was written yet.
 local function whole(value, what, id)
     local number = tonumber(value)
     if not number or number < 0 or number > CEILING or number % 1 ~= 0 then
-        corrupt((id and 'draft ' .. id .. ': ' or '') .. what .. ' is not a number')
+        if not id then
+            damaged(what .. ' is not a number')
+        end
+        corrupt('draft ' .. id .. ': ' .. what .. ' is not a number')
     end
     return number
 end
@@ -52,7 +60,7 @@ local seq = meta[2] and whole(meta[2], 'the number of the last event') or 0
 local last_n = meta[3] and whole(meta[3], 'the number of the last draft') or 0
 local high = meta[4] and whole(meta[4], 'the latest time of a hold') or 0
 if seq >= CEILING or last_n >= CEILING then
-    corrupt('the number of the last event or draft is the last that can be counted')
+    damaged('the number of the last event or draft is the last that can be counted')
 end
 local oldest = meta[5] and whole(meta[5], 'the time of the oldest event')
 

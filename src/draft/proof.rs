@@ -100,7 +100,7 @@ pub fn withdrawn_by(agent: &str) -> String {
 /// A time this far ahead can only come from a clock that was wrong.
 const WRONG_CLOCK: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How far a node's idea of the store's clock may be behind a time that the store has written.
+/// How far a node's idea of the store's clock may be off a time that the store has written.
 const CLOCK_SLACK: Duration = Duration::from_secs(60);
 
 /// The reason that stands beside an expiry.
@@ -119,6 +119,13 @@ pub fn cannot_have_expired(created_at: Timestamp, expires_at: Timestamp, now: Ti
 #[must_use]
 pub fn is_time_of(by: &Decider, at: Timestamp) -> bool {
     at.since(by.at).max(by.at.since(at)) <= 2 * CLOCK_SLACK
+}
+
+/// Whether a yes was given when the draft was over. The store judges by its own clock, in the step that
+/// claims; a node's idea of that clock may be ahead, so a yes that the store counted is not doubted for that.
+#[must_use]
+pub fn is_too_late(by: &Decider, expires_at: Timestamp) -> bool {
+    by.at >= expires_at + CLOCK_SLACK
 }
 
 /// `purpose` keeps the MACs of one key apart; a tuple in JSON delimits itself.

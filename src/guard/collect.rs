@@ -105,14 +105,14 @@ impl Guard {
             limit: PAGE_MAX,
             ..Filter::default()
         };
-        let now = self.now();
         let mut views = Vec::new();
         // Long bodies make short pages.
         loop {
             let found = self.parts.store.list(&filter).await.map_err(|error| self.uncertain("list", &error))?;
-            let open = found
-                .iter()
-                .filter(|stored| stored.row.state.status() != Status::Pending || now < stored.row.expires_at);
+            let open = found.iter().filter(|stored| {
+                let row = &stored.row;
+                row.state.status() != Status::Pending || self.now_of(&row.id) < row.expires_at
+            });
             views.extend(open.filter_map(|stored| Some(self.agent_view(stored, Some(&self.open(stored).ok()?.draft)))));
             let full = page_is_full(&found, filter.limit);
             filter.limit -= found.len().min(filter.limit);

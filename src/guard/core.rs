@@ -140,9 +140,14 @@ impl Guard {
         }
     }
 
-    /// The best idea of the store's clock.
+    /// The best idea of the store's clock, where no draft is concerned.
     pub(super) fn now(&self) -> Timestamp {
         self.parts.store.now()
+    }
+
+    /// The best idea of the time by which the store judges a draft.
+    pub(super) fn now_of(&self, id: &DraftId) -> Timestamp {
+        self.parts.store.now_in(id.partition())
     }
 
     /// Reads a draft; one that is past its time is expired first, so that nobody ever sees a
@@ -168,7 +173,7 @@ impl Guard {
     }
 
     pub(super) async fn expire_if_over(&self, stored: Stored) -> Result<Stored, Problem> {
-        if stored.row.state != State::Pending || self.now() < stored.row.expires_at {
+        if stored.row.state != State::Pending || self.now_of(&stored.row.id) < stored.row.expires_at {
             return Ok(stored);
         }
         let ended = self.parts.store.expire(&stored.row.id).await;
@@ -186,7 +191,7 @@ impl Guard {
     /// Opens and verifies a draft: seal, MAC, every copy in clear against the sealed record, the
     /// votes, and the outcome or the refusal. Nobody is told anything of a draft before this.
     pub(super) fn open(&self, stored: &Stored) -> Result<Opened, Problem> {
-        let opened = verify::whole(stored, &self.parts.keys, self.now());
+        let opened = verify::whole(stored, &self.parts.keys, self.now_of(&stored.row.id));
         let opened = opened.map_err(|_| self.integrity_failed(stored))?;
         // "Not executed" of a draft that this node began to send is put back or forged.
         if says_never_sent(&stored.row) && self.parts.journal.began(&stored.row.id) {

@@ -120,7 +120,7 @@ impl Guard {
         match self.vote(stored, opened, confirm, decision_key).await? {
             Decided::Claimed(claim, stored) => {
                 self.parts.observer.draft(&stored.row.tool, Status::Running);
-                self.parts.observer.decided(&stored.row.tool, self.now().since(stored.row.created_at));
+                self.parts.observer.decided(&stored.row.tool, self.now_of(&stored.row.id).since(stored.row.created_at));
                 self.spawn_release(claim, *stored);
                 Ok(None)
             }
@@ -192,7 +192,7 @@ impl Guard {
                 self.open(&now)?;
                 self.parts.observer.draft(&now.row.tool, Status::Rejected);
                 self.parts.observer.rejected(&now.row.tool, "person");
-                self.parts.observer.decided(&now.row.tool, self.now().since(now.row.created_at));
+                self.parts.observer.decided(&now.row.tool, self.now_of(&now.row.id).since(now.row.created_at));
                 Ok(Refusing::Done(now))
             }
             Ended::NotPending(now) => {
@@ -214,7 +214,7 @@ impl Guard {
         opened: &Opened,
         reason: &str,
     ) -> Result<Stored, Problem> {
-        let reject = self.refusal(stored, opened, self.guard_decider(), reason.to_owned(), None)?;
+        let reject = self.refusal(stored, opened, self.guard_decider(&stored.row.id), reason.to_owned(), None)?;
         match self.ask_reject(reject).await? {
             Ended::Done(now) => {
                 self.parts.observer.draft(&now.row.tool, Status::Rejected);
@@ -292,13 +292,13 @@ impl Guard {
         key.map(parts)
     }
 
-    pub(super) fn guard_decider(&self) -> Decider {
+    pub(super) fn guard_decider(&self, id: &DraftId) -> Decider {
         Decider {
             kind: DeciderKind::Guard,
             id: guard_principal(),
             auth_method: "rule".to_owned(),
             channel: Channel::Guard,
-            at: self.now(),
+            at: self.now_of(id),
         }
     }
 }

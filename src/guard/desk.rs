@@ -108,7 +108,7 @@ impl Guard {
             let (stored, _) = self.for_decision(who, id).await?;
             same_args(&stored.row, args_hash).inspect_err(|_| self.parts.observer.confirm_conflict("hash"))?;
             let confirm = Confirm {
-                decider: self.approver_decider(who),
+                decider: self.approver_decider(who, id),
                 comment: comment.as_deref().map(words),
                 decision_key,
                 wait: self.bounded(wait),
@@ -128,7 +128,7 @@ impl Guard {
     ) -> Answer {
         let result = async {
             let (stored, opened) = self.for_decision(who, id).await?;
-            let by = self.approver_decider(who);
+            let by = self.approver_decider(who, id);
             self.reject_draft(stored, &opened, by, words(&reason), decision_key.as_deref()).await
         };
         result.await.unwrap_or_else(|problem| problem.answer())
@@ -138,7 +138,7 @@ impl Guard {
     pub async fn resolve(&self, who: &Approver, id: &DraftId, verdict: Verdict, evidence: String) -> Answer {
         let result = async {
             let (stored, opened) = self.for_decision(who, id).await?;
-            self.resolve_draft(stored, &opened, self.approver_decider(who), verdict, words(&evidence)).await
+            self.resolve_draft(stored, &opened, self.approver_decider(who, id), verdict, words(&evidence)).await
         };
         result.await.unwrap_or_else(|problem| problem.answer())
     }
@@ -163,8 +163,12 @@ impl Guard {
     ) -> Answer {
         let result = async {
             let stored = self.by_token(app, token).await?;
-            let confirm =
-                Confirm { decider: self.owner_decider(app)?, comment: None, decision_key, wait: self.bounded(wait) };
+            let confirm = Confirm {
+                decider: self.owner_decider(app, &stored.row.id)?,
+                comment: None,
+                decision_key,
+                wait: self.bounded(wait),
+            };
             self.confirm_draft(stored, confirm).await
         };
         result.await.unwrap_or_else(|problem| problem.answer())
@@ -181,7 +185,7 @@ impl Guard {
         let result = async {
             let stored = self.by_token(app, token).await?;
             let opened = self.open(&stored)?;
-            let by = self.owner_decider(app)?;
+            let by = self.owner_decider(app, &stored.row.id)?;
             self.reject_draft(stored, &opened, by, words(&reason), decision_key.as_deref()).await
         };
         result.await.unwrap_or_else(|problem| problem.answer())
@@ -239,17 +243,17 @@ impl Guard {
         self.expire_if_over(stored).await
     }
 
-    pub(super) fn approver_decider(&self, who: &Approver) -> Decider {
+    pub(super) fn approver_decider(&self, who: &Approver, id: &DraftId) -> Decider {
         Decider {
             kind: DeciderKind::Approver,
             id: who.name.clone(),
             auth_method: who.auth_method.to_owned(),
             channel: who.channel,
-            at: self.now(),
+            at: self.now_of(id),
         }
     }
 
-    fn owner_decider(&self, app: &AppCaller) -> Result<Decider, Problem> {
+    fn owner_decider(&self, app: &AppCaller, draft: &DraftId) -> Result<Decider, Problem> {
         let id = Principal::new(app.owner.as_str())
             .map_err(|error| Problem::new(Code::CredentialUnknown, error.to_string()))?;
         Ok(Decider {
@@ -257,7 +261,7 @@ impl Guard {
             id,
             auth_method: format!("app:{}", app.app),
             channel: Channel::Token,
-            at: self.now(),
+            at: self.now_of(draft),
         })
     }
 

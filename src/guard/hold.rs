@@ -170,8 +170,9 @@ impl Guard {
     ) -> Draft {
         let keys = &self.parts.keys;
         let owner_hash = binding::owner_hash(keys, &identity.tenant, &identity.owner);
-        let now = self.now();
-        let id = DraftId::new(Partition::of(&owner_hash), now, &*self.parts.chance);
+        let partition = Partition::of(&owner_hash);
+        let now = self.parts.store.now_in(partition);
+        let id = DraftId::new(partition, now, &*self.parts.chance);
         let ttl = prepared.ttl;
         let mut draft = Draft {
             root: id.clone(),

@@ -126,7 +126,7 @@ impl Guard {
             return;
         };
         let text = "the process that was sending stopped before it saw an answer";
-        let evidence = Evidence::new(self.now(), "take_over", text, None);
+        let evidence = Evidence::new(self.now_of(&stored.row.id), "take_over", text, None);
         self.parts.observer.released(&stored.row.tool, "unknown", Duration::ZERO);
         self.settle(&opened, Outcome::unknown(epoch, evidence)).await;
     }
@@ -151,7 +151,7 @@ impl Guard {
         if row.state.status() != Status::Unverifiable {
             return Err(self.decided_problem(&stored));
         }
-        let now = self.now();
+        let now = self.now_of(&row.id);
         let receipt =
             Receipt { status, summary, judged: Judged::Person, recovered: true, ..receipt_frame(row, opened, now) };
         let outcome = Outcome {
@@ -184,7 +184,7 @@ impl Guard {
         if !offers_again(&stored.row) {
             return Err(self.not_again(&stored));
         }
-        let mut now = self.now();
+        let mut now = self.now_of(&stored.row.id);
         for _ in 0..=CORRECTIONS_MAX {
             match self.ask_again(&stored, &opened, now).await? {
                 Ok(Held::Clock(store_says)) => now = store_says,

@@ -154,7 +154,7 @@ impl Guard {
             return Some(Judgement::not_sent(Failure::NotSent, "the policy in force does not allow it any more"));
         };
         let late = |guard: &Self| {
-            let age = guard.now().since(claimed_at);
+            let age = guard.now_of(&draft.id).since(claimed_at);
             age > Duration::from_millis(draft.late_release_ms)
         };
         if late(self) {
@@ -285,7 +285,7 @@ impl Guard {
     }
 
     fn outcome(&self, row: &Row, opened: &Opened, epoch: u64, judgement: Judgement) -> Outcome {
-        let now = self.now();
+        let now = self.now_of(&row.id);
         let response = judgement.response.as_ref().filter(|_| judgement.verdict != Verdict::Unverifiable);
         let sealed = response.and_then(|response| {
             seal::seal_response(&response.stored, &row.id, &self.parts.keys, &*self.parts.chance).ok()

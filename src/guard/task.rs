@@ -134,7 +134,7 @@ impl Guard {
     ) -> Result<TaskDecided, Problem> {
         let (stored, _) = self.for_decision(who, id).await?;
         self.saw(&stored, ask.args_hash)?;
-        let decider = self.approver_decider(who);
+        let decider = self.approver_decider(who, id);
         let key = self.decision_key(id, &decider, ask.decision_key.as_deref());
         let comment = Some(words(&ask.words)).filter(|words| !words.is_empty());
         let wait = self.bounded(ask.wait);
@@ -165,7 +165,7 @@ impl Guard {
     ) -> Result<TaskDecided, Problem> {
         let (stored, opened) = self.for_decision(who, id).await?;
         self.saw(&stored, ask.args_hash)?;
-        let by = self.approver_decider(who);
+        let by = self.approver_decider(who, id);
         let key = self.decision_key(id, &by, ask.decision_key.as_deref());
         let refused = self.refuse(stored, &opened, by, words(&ask.words), ask.decision_key.as_deref()).await?;
         let (stored, decided): (_, fn(Box<Task>) -> TaskDecided) = match refused {

@@ -82,7 +82,7 @@ pub(super) fn votes(stored: &Stored, opened: &Opened, keys: &KeySet, quorum: usi
     for vote in &stored.row.votes {
         let mac = binding::vote_mac(keys, opened, vote.epoch, Verb::Confirm, &vote.decider, vote.comment.as_deref())?;
         // A draft is claimed by votes once; take-overs raise the epoch and need no new votes.
-        if mac != vote.mac || vote.epoch != 1 || vote.decider.at >= opened.draft.expires_at {
+        if mac != vote.mac || vote.epoch != 1 || proof::is_too_late(&vote.decider, opened.draft.expires_at) {
             return Err(IntegrityFailed);
         }
         voters.insert(vote.decider.id.as_str());

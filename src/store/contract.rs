@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
 use crate::base::digest::Digest;
-use crate::base::id::{CapabilityId, DraftId, Initiator, NodeId, ServiceName, SessionId, StepId, Tenant, ToolName};
+use crate::base::id::{
+    CapabilityId, DraftId, Initiator, NodeId, Partition, ServiceName, SessionId, StepId, Tenant, ToolName,
+};
 use crate::base::time::Timestamp;
 use crate::draft::decision::{Decider, Vote};
 use crate::draft::outcome::{Evidence, Failure};
@@ -363,6 +365,13 @@ pub struct Filter {
 pub trait Store: Send + Sync {
     /// The best idea this node has of the store's clock.
     fn now(&self) -> Timestamp;
+
+    /// The same of the drafts of one partition, whose steps may be ahead of the others': where a server's
+    /// clock was set back, the time of what it had seen goes on. As good as the last read of one of them.
+    fn now_in(&self, partition: Partition) -> Timestamp {
+        let _ = partition;
+        self.now()
+    }
 
     /// Stores a draft, or finds the one that already answers the call.
     async fn hold(&self, hold: Hold) -> Result<Held, StoreError>;

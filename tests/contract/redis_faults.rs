@@ -419,6 +419,37 @@ async fn one_partitions_clock_is_its_own() {
 
 /// When one kept connection is found dead the others are not tried one after the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counters_that_somebody_wrote_over_stop_their_partition_alone_until_they_are_put_right() {
+    let server = durable();
+    let Bench { h, told } = bench(&server.url(), 0, LONG).await;
+    let draft = h.held(&h.call("a")).await;
+    let elsewhere = ["ben", "eve", "kim", "zoe"].map(|owner| h.call("b").from("default", owner, "agent"));
+    let elsewhere = elsewhere.into_iter().find(|call| h.hold_of(call).id.partition() != draft.row.id.partition());
+    let elsewhere = elsewhere.expect("an owner of another partition");
+    let meta = format!("cs:{{{}}}:meta", draft.row.id.partition().as_char());
+    for field in ["clock", "raw", "seq", "n", "high", "oldest"] {
+        let good = server.command(&["HGET", &meta, field]).text();
+        for wrong in ["", "x", "nan", "inf", "-1", "0.5", "1e300", "9007199254740991"] {
+            server.command(&["HSET", &meta, field, wrong]);
+            // `raw` is looked at where the clock is ahead only.
+            if field != "raw" {
+                let answer = h.store().hold(h.hold_of(&h.call("b"))).await;
+                let refused = matches!(&answer, Err(StoreError::Unavailable(why)) if why.contains("put right"));
+                assert!(refused && told.last() == Some("corrupt"), "{field} {wrong}: {answer:?}");
+            }
+            assert_eq!(h.get(&draft.row.id).await, draft, "{field} {wrong}");
+        }
+        assert!(matches!(h.ask(&elsewhere).await, Held::New(_) | Held::Joined(_)), "{field}");
+        if good.is_empty() {
+            server.command(&["HDEL", &meta, field]);
+        } else {
+            server.command(&["HSET", &meta, field, &good]);
+        }
+    }
+    h.held(&h.call("b")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_connections_cost_one_step_and_not_one_each() {
     let primary = durable();
     let _replica = Redis::replica_of(&primary, &[]);

@@ -206,7 +206,7 @@ async fn the_earlier_draft_is_read_back_from_exactly_what_the_guard_writes() {
     let guard = bench.ready();
     let (id, _) = held(&guard, BODY).await;
     let mut row = bench.store.get(&id).await.unwrap().unwrap().row;
-    let by = Some(guard.guard_decider());
+    let by = Some(guard.guard_decider(&id));
     let mut read = |reason: String| {
         row.refused = Some(Refused { by: by.clone(), reason, at: row.created_at, mac: None });
         fell_with(&row)

@@ -79,6 +79,29 @@ pub async fn what_changed_is_not_decided(h: &Harness) {
     assert_eq!(h.get(&draft.row.id).await, draft);
 }
 
+/// Of a draft that is decided, whoever asks is told how it stands, also with a card of something else
+/// or an old one: the four branches of a confirm are two, with a record and without.
+pub async fn what_is_decided_is_told_whatever_was_seen(h: &Harness) {
+    let sending = h.sending(&h.held(&h.call("s")).await).await;
+    let claimed = h.claimed(&h.held(&h.call("c")).await).await;
+    let succeeded = h.succeeded(&h.call("a")).await;
+    let rejected = h.rejected(&h.call("r"), h.person("bob")).await;
+    let before = h.events().await.len();
+    for draft in [sending, claimed, succeeded, rejected] {
+        let mut yes = h.yes(&draft, "ada");
+        yes.sealed_digest = Digest::of(b"something else");
+        yes.vote.epoch = 1;
+        let answer = h.store().decide(yes).await.expect("answers");
+        assert!(matches!(&answer, Decided::NotPending(stored) if **stored == draft), "{answer:?}");
+        let mut no = h.no(&draft, h.person("ada"));
+        no.sealed_digest = Digest::of(b"something else");
+        let answer = h.store().reject(no).await.expect("answers");
+        assert!(matches!(&answer, Ended::NotPending(stored) if **stored == draft), "{answer:?}");
+        assert_eq!(h.get(&draft.row.id).await, draft);
+    }
+    assert_eq!(h.events().await.len(), before);
+}
+
 /// A refusal is kept with its MAC as it was handed in; a guard's reason code stands in its event.
 pub async fn a_refusal_keeps_its_mac(h: &Harness) {
     let draft = h.held(&h.call("a")).await;

@@ -51,7 +51,7 @@ macro_rules! conformance {
             ],
             decisions: [
                 a_quorum_counts_principals_once, a_decision_key_answers_for_its_verb,
-                what_changed_is_not_decided, a_refusal_keeps_its_mac, an_overdue_draft_cannot_be_decided, ends_are_ends,
+                what_changed_is_not_decided, what_is_decided_is_told_whatever_was_seen, a_refusal_keeps_its_mac, an_overdue_draft_cannot_be_decided, ends_are_ends,
                 a_token_opens_before_and_after_use, unknown_drafts_are_not_found, words_are_bounded,
             ],
             repeats: [

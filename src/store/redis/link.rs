@@ -91,6 +91,11 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// Whether questions without a key are answered by any of several servers.
+    pub(super) const fn is_cluster(&self) -> bool {
+        matches!(self.server, Server::Cluster { .. })
+    }
+
     pub(super) fn new(server: Server, patience: Duration) -> Self {
         Self {
             server,
@@ -370,6 +375,10 @@ fn meaning(error: &RedisError, reads: bool) -> Failure {
     let kind = match code {
         // Raised by a script before its first write.
         "CORRUPT" => return Failure { kind: "corrupt", error: StoreError::Corrupt(why) },
+        "DAMAGED" => {
+            let advice = "somebody else has written to the key `meta` of this partition; nothing is changed there until it is put right";
+            return Failure::unavailable("corrupt", format!("{why}; {advice}"));
+        }
         "NOSCRIPT" => "noscript",
         "READONLY" => "readonly",
         "BUSY" => "busy",

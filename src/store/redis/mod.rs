@@ -7,6 +7,7 @@
 
 mod address;
 mod arguments;
+mod clock;
 mod connection;
 mod fields;
 mod fitness;
@@ -18,8 +19,8 @@ pub(in crate::store) mod script;
 mod steps;
 mod tls;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -29,13 +30,14 @@ use tokio::task::JoinHandle;
 
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, NodeId, Partition, StepId};
-use crate::base::time::{BootTime, Clock, Timestamp};
+use crate::base::time::{Clock, Timestamp};
 use crate::draft::decision::Decider;
 use crate::draft::state::{State, Status};
 
 use self::address::Server;
 pub use self::address::acks_by_default;
 use self::arguments::Call;
+use self::clock::Times;
 pub use self::fitness::Assumed;
 use self::fitness::Fitness;
 use self::link::{Acks, Failure, Link};
@@ -114,11 +116,7 @@ pub fn check_url(url: &str) -> Result<(), OpenError> {
 pub struct RedisStore {
     link: Arc<Link>,
     clock: Arc<dyn Clock>,
-    /// The server's time when it was last asked, and this node's clock of suspended time then: a step of
-    /// this node's wall clock changes nothing.
-    server: Arc<Mutex<(Timestamp, BootTime)>>,
-    /// Whether every step is handed this node's time, which only the contract's suite does.
-    handed: bool,
+    times: Arc<Times>,
     fitness: Arc<Fitness>,
     /// By partition: until when everything has its replicas, in milliseconds.
     acknowledged: [AtomicI64; Partition::COUNT],
@@ -166,18 +164,9 @@ impl RedisStore {
             return Err(OpenError::Unfit(found));
         }
         let (hints, _) = broadcast::channel(HINTS_MAX);
-        let server = Arc::new(Mutex::new((clock.now(), clock.boot())));
-        let mut store = Self {
-            link,
-            clock,
-            server,
-            handed,
-            fitness,
-            acknowledged: Default::default(),
-            hints,
-            options,
-            tasks: Vec::new(),
-        };
+        let times = Arc::new(Times::new(Arc::clone(&clock), handed));
+        let mut store =
+            Self { link, clock, times, fitness, acknowledged: Default::default(), hints, options, tasks: Vec::new() };
         store.set_time().await.map_err(unreachable)?;
         store.tasks.push(tokio::spawn(hints::relay(Arc::downgrade(&store.link), store.hints.clone())));
         if !handed {
@@ -188,9 +177,8 @@ impl RedisStore {
 
     /// Learns the server's time.
     async fn set_time(&self) -> Result<(), Failure> {
-        if !self.handed {
-            let now = server_time(&self.link).await?;
-            *self.server.lock().unwrap_or_else(PoisonError::into_inner) = (now, self.clock.boot());
+        if !self.times.handed {
+            self.times.server_is_at(server_time(&self.link).await?);
         }
         Ok(())
     }
@@ -198,13 +186,13 @@ impl RedisStore {
     /// Looks at the server every ten seconds for as long as the store is there.
     fn look_forever(&self) -> JoinHandle<()> {
         let link = Arc::downgrade(&self.link);
-        let (clock, server, fitness) = (self.clock.clone(), self.server.clone(), self.fitness.clone());
+        let (times, fitness) = (Arc::clone(&self.times), Arc::clone(&self.fitness));
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(LOOK).await;
                 let Some(link) = link.upgrade() else { return };
                 if let Ok(now) = server_time(&link).await {
-                    *server.lock().unwrap_or_else(PoisonError::into_inner) = (now, clock.boot());
+                    times.server_is_at(now);
                 }
                 // A server that does not answer is told by every step; here it changes nothing.
                 if let Err(failure) = fitness.look(&link).await {
@@ -215,7 +203,7 @@ impl RedisStore {
     }
 
     fn bound(&self, call: Call) -> Result<(Vec<String>, Vec<Vec<u8>>), Failure> {
-        let clock = if self.handed { self.clock.now().as_millis().to_string() } else { String::new() };
+        let clock = if self.times.handed { self.clock.now().as_millis().to_string() } else { String::new() };
         Ok((call.keys()?, call.with("clock", clock).ordered()?))
     }
 
@@ -320,22 +308,17 @@ fn key(partition: Partition, name: &str) -> String {
 async fn server_time(link: &Link) -> Result<Timestamp, Failure> {
     let mut ask = redis::pipe();
     ask.cmd("TIME");
-    let strange = || StoreError::Corrupt("the server's time cannot be read".to_owned());
-    let parts = reply::texts(link.ask(&ask, true).await?.pop().unwrap_or_default())?;
-    let [seconds, micros] = parts.as_slice() else { return Err(strange().into()) };
-    let (seconds, micros) = (seconds.parse::<i64>(), micros.parse::<i64>());
-    let (Ok(seconds), Ok(micros)) = (seconds, micros) else { return Err(strange().into()) };
-    Ok(Timestamp::from_millis(seconds.saturating_mul(1_000) + micros / 1_000))
+    Ok(reply::time(link.ask(&ask, true).await?.pop().unwrap_or_default())?)
 }
 
 #[async_trait]
 impl Store for RedisStore {
     fn now(&self) -> Timestamp {
-        if self.handed {
-            return self.clock.now();
-        }
-        let (then, boot) = *self.server.lock().unwrap_or_else(PoisonError::into_inner);
-        then + self.clock.boot().since(boot)
+        self.times.server()
+    }
+
+    fn now_in(&self, partition: Partition) -> Timestamp {
+        self.times.of(partition)
     }
 
     async fn hold(&self, hold: Hold) -> Result<Held, StoreError> {

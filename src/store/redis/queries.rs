@@ -19,9 +19,10 @@ use crate::store::row::{Event, Stored};
 use crate::store::steps::care::{listed, place};
 
 use super::arguments::{Call, names};
+use super::clock::Seen;
 use super::fields::Fields;
 use super::link::{Failure, Link};
-use super::reply::{pairs, text, texts};
+use super::reply::{pairs, text, texts, time};
 use super::script::SCRIPTS;
 use super::{RedisStore, key};
 
@@ -44,14 +45,32 @@ impl RedisStore {
     pub(super) async fn load(&self, id: &DraftId) -> Result<Option<Stored>, Failure> {
         let mut ask = redis::pipe();
         ask.cmd("HGETALL").arg(key(id.partition(), &format!("d:{id}")));
-        let found = self.link.ask(&ask, true).await?.pop().unwrap_or_default();
-        let found = pairs(found)?;
+        // Who judges a draft by its times does it by the partition's, as the scripts do.
+        ask.cmd("HMGET").arg(key(id.partition(), "meta")).arg("clock").arg("raw");
+        if !self.link.is_cluster() {
+            ask.cmd("TIME");
+        }
+        let mut answers = self.link.ask(&ask, true).await?.into_iter();
+        let found = pairs(answers.next().unwrap_or_default())?;
+        self.has_seen(id.partition(), answers.next().unwrap_or_default());
+        if let Some(Ok(now)) = answers.next().map(time) {
+            self.times.server_is_at(now);
+        }
         if found.is_empty() {
             return Ok(None);
         }
         let stored = Fields::new(id.clone(), found).stored()?;
         self.sure(&stored.row).await?;
         Ok(Some(stored))
+    }
+
+    /// Notes what a partition says of its time. What cannot be read is refused by every script.
+    fn has_seen(&self, partition: Partition, meta: Value) {
+        let Ok(numbers) = texts(meta) else { return };
+        let number = |at: usize| numbers.get(at).and_then(|text| text.parse().ok()).map(Timestamp::from_millis);
+        if let (Some(clock), Some(raw)) = (number(0), number(1)) {
+            self.times.partition_has_seen(partition, Seen { clock, raw });
+        }
     }
 
     /// The draft that a token opens. The digest does not tell the partition, so each is asked, in

@@ -81,6 +81,15 @@ pub(super) fn text(value: Value) -> Result<String, StoreError> {
     }
 }
 
+/// What `TIME` answers: seconds and microseconds.
+pub(super) fn time(value: Value) -> Result<Timestamp, StoreError> {
+    let strange = || StoreError::Corrupt("the server's time cannot be read".to_owned());
+    let parts = texts(value)?;
+    let [seconds, micros] = parts.as_slice() else { return Err(strange()) };
+    let (Ok(seconds), Ok(micros)) = (seconds.parse::<i64>(), micros.parse::<i64>()) else { return Err(strange()) };
+    Ok(Timestamp::from_millis(seconds.saturating_mul(1_000) + micros / 1_000))
+}
+
 /// The texts of a list.
 pub(super) fn texts(value: Value) -> Result<Vec<String>, StoreError> {
     let Value::Array(values) = value else { return Err(strange("it is no list")) };

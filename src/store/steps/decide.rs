@@ -32,9 +32,6 @@ pub(in crate::store) fn decide(rows: &mut dyn Rows, ask: Decide) -> Result<Decid
         Memory::Superseded => return Ok(Decided::NotPending(stored(rows, row)?)),
         Memory::New => {}
     }
-    if row.sealed_digest != ask.sealed_digest {
-        return Ok(Decided::Changed);
-    }
     let key_used_for = key_used_for(&row, ask.decision_key.as_deref());
     if key_used_for == Some(Verb::Reject) {
         return Ok(Decided::KeyReused);
@@ -43,7 +40,8 @@ pub(in crate::store) fn decide(rows: &mut dyn Rows, ask: Decide) -> Result<Decid
     let Some(claimed) = next(row.state, Move::Claim) else {
         return Ok(Decided::NotPending(stored(rows, row)?));
     };
-    if ask.vote.epoch != row.epoch + 1 {
+    // Only of a draft that can still be decided: of any other its end is told, whatever the caller saw.
+    if row.sealed_digest != ask.sealed_digest || ask.vote.epoch != row.epoch + 1 {
         return Ok(Decided::Changed);
     }
     let need = ask.quorum.max(1);
@@ -91,13 +89,14 @@ pub(in crate::store) fn reject(rows: &mut dyn Rows, ask: Reject) -> Result<Ended
         Memory::Superseded => return Ok(Ended::NotPending(stored(rows, row)?)),
         Memory::New => {}
     }
-    if ask.sealed_digest != row.sealed_digest {
-        return Ok(Ended::Changed);
-    }
     if key_used_for(&row, ask.decision_key.as_deref()) == Some(Verb::Confirm) {
         return Ok(Ended::KeyReused);
     }
     expire_if_overdue(rows, &mut row)?;
+    let changed = ask.sealed_digest != row.sealed_digest;
+    if changed && next(row.state, Move::Reject).is_some() {
+        return Ok(Ended::Changed);
+    }
     if !moved(&mut row, Move::Reject) {
         return Ok(Ended::NotPending(stored(rows, row)?));
     }

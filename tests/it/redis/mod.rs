@@ -1,6 +1,7 @@
 //! Guards on a Redis server. The server is a real child, the guards are real processes, and what
 //! counts is what the origin counted.
 
+mod clock;
 mod deployment;
 mod faults;
 mod fitness;
@@ -9,6 +10,7 @@ mod nodes;
 mod replicas;
 mod restarts;
 mod tampering;
+mod tasks;
 mod tls;
 mod written;
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Pair, alone, ended, field, key_of, lead, start_confirming};
-use crate::support::{Act, Draft, Guard, Redis, Request, until};
+use crate::support::{Act, Draft, Guard, Redis, Request, tokens, until};
 
 fn write(redis: &Redis, draft: &Draft, fields: &[(&str, &str)]) {
     let mut words = vec!["HSET".to_owned(), key_of(draft)];
@@ -178,4 +178,37 @@ fn p3_an_ended_draft_written_back_to_claimed_is_not_sent_again() {
     assert_eq!(upstream.effects("/tasks"), 1);
     assert!(guard.metrics().sum("countersign_duplicate_release_total", &[]) >= 1.0);
     guard.must_be_alive();
+}
+
+/// Whoever reads the server, its log of commands or a copy of its memory learns no token, no credential and
+/// nothing of what is asked for.
+#[test]
+fn p10_nothing_secret_stands_in_the_server() {
+    let (guard, redis, upstream) = alone("", |setup| setup);
+    let own = "agents-own-upstream-credential-1177";
+    let agent = guard.agent_with(tokens::RUNTIME).with("Authorization", &format!("Bearer {own}"));
+    let held = agent.post("/tasks", &json!({"title": "a title that is nobody's business"})).must_be(202);
+    let token = held.header("Countersign-Confirmation-Token").expect("a token").to_owned();
+    guard.app().confirm(&token).must_be(200);
+    agent.hold_task("another title that is nobody's business");
+    assert_eq!(upstream.effects("/tasks"), 1);
+    redis.command(&["CONFIG", "SET", "save", ""]);
+    redis.command(&["SAVE"]);
+    let mut looked_at = 0;
+    let mut folders = vec![redis.folder().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+            } else if entry.file_type().unwrap().is_file() {
+                let bytes = std::fs::read(entry.path()).unwrap();
+                looked_at += usize::from(bytes.windows(3).any(|part| part == b"dr_"));
+                for secret in [token.as_str(), own, tokens::RUNTIME, "nobody's business"] {
+                    let shown = bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
+                    assert!(!shown, "{secret:?} stands in {}", entry.path().display());
+                }
+            }
+        }
+    }
+    assert!(looked_at >= 2, "the log of commands and the snapshot hold the drafts");
 }
