@@ -6,6 +6,7 @@
 //! cannot read.
 
 mod address;
+mod arguments;
 mod clock;
 mod connection;
 mod drafts;
@@ -36,6 +37,7 @@ use crate::draft::state::{State, Status};
 
 use self::address::Server;
 pub use self::address::acks_by_default;
+use self::arguments::Call;
 use self::clock::Times;
 pub use self::fitness::Assumed;
 use self::fitness::Fitness;
@@ -43,7 +45,6 @@ use self::link::{Acks, Failure, Link};
 use self::queries::Fingerprint;
 use self::reply::Reply;
 use self::script::SCRIPTS;
-use self::steps::Call;
 pub use self::tls::{ClientFiles, TlsFiles};
 use super::contract::{
     Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store,

@@ -18,11 +18,11 @@ use crate::store::cursor::{Cursor, Page};
 use crate::store::row::{Event, Stored};
 use crate::store::steps::care::{listed, place};
 
+use super::arguments::{Call, names};
 use super::drafts::{line_range, strange};
 use super::link::{Failure, Link};
 use super::reply::{text, texts};
 use super::script::SCRIPTS;
-use super::steps::{Call, names};
 use super::{RedisStore, key};
 
 /// How large the probe of readiness is in each partition: all of them about as much as a usual hold.
