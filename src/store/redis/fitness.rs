@@ -8,8 +8,10 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::base::digest::Digest;
+use crate::base::id::Partition;
 use crate::store::observer::StoreObserver;
 
+use super::key;
 use super::link::{Failure, Link};
 use super::queries::{self, Fingerprint};
 use super::reply::{pairs, text};
@@ -123,9 +125,36 @@ async fn faults(link: &Link, acks_wanted: u32, assumed: Assumed) -> Result<Vec<S
             }
         }));
     }
+    found.extend(stray_lines(link).await?);
     // Servers of a Cluster are often wrong in the same way.
     found.dedup();
     Ok(found)
+}
+
+/// Whether an index has lines that no step wrote: all of ours have the score 0, and one with another makes
+/// the server find none of them.
+async fn stray_lines(link: &Link) -> Result<Option<String>, Failure> {
+    let mut ask = redis::pipe();
+    for partition in Partition::all() {
+        for (from, to) in [("-inf", "(0"), ("(0", "+inf")] {
+            ask.cmd("ZCOUNT").arg(key(partition, "ix")).arg(from).arg(to);
+        }
+    }
+    let counts = match link.ask(&ask, true).await {
+        Ok(counts) => counts,
+        // An index that is none is told by every step of its partition.
+        Err(failure) if failure.kind == "server_error" => return Ok(None),
+        Err(failure) => return Err(failure),
+    };
+    let stray =
+        counts.chunks(2).zip(Partition::all()).find(|(counts, _)| counts.iter().any(|count| *count != Value::Int(0)));
+    Ok(stray.map(|(_, partition)| {
+        let index = key(partition, "ix");
+        format!(
+            "somebody else has written lines into {index}, and no draft is found there any more: \
+             `ZREMRANGEBYSCORE {index} -inf (0` and `ZREMRANGEBYSCORE {index} (0 +inf` take them out"
+        )
+    }))
 }
 
 fn unknown(setting: &str, word: &str) -> String {

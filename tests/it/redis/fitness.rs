@@ -40,6 +40,28 @@ fn a_server_that_lost_everything_is_still_of_the_keys_that_use_it() {
     assert!(first.printed().contains("other keys"), "{}", first.printed());
 }
 
+/// One line with a score of its own hides all lines of an index: nothing is held beside a call that was made
+/// before, and what to do is said.
+#[test]
+fn an_index_that_somebody_wrote_into_is_told_and_nothing_is_made_twice() {
+    let (guard, redis, upstream) = alone("", |setup| setup);
+    let draft = guard.agent().hold_task("once");
+    guard.approver().confirm_fully(&draft);
+    let index = format!("cs:{{{}}}:ix", &draft.id[3..4]);
+    for score in ["5", "-1"] {
+        redis.command(&["ZADD", &index, score, "a"]);
+        until("the guard has noticed it", || guard.control_get("/readyz").status == 503);
+        let problem = guard.agent().post("/tasks", &json!({"title": "once"}));
+        problem.must_refuse(503, "CONFIRMATION_SERVICE_UNAVAILABLE");
+        assert!(guard.printed().contains("ZREMRANGEBYSCORE"), "{}", guard.printed());
+        redis.command(&["ZREMRANGEBYSCORE", &index, "-inf", "(0"]);
+        redis.command(&["ZREMRANGEBYSCORE", &index, "(0", "+inf"]);
+        until("it is ready again", || guard.control_get("/readyz").status == 200);
+    }
+    guard.agent().post("/tasks", &json!({"title": "once"})).must_be(201);
+    assert_eq!(upstream.effects("/tasks"), 1);
+}
+
 /// A user that may do everything but run scripts can hold nothing.
 #[test]
 fn a_user_without_scripts_is_refused_at_the_start() {

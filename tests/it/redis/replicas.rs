@@ -30,6 +30,9 @@ fn confirmed_at_last(guard: &Guard, draft: &Draft) -> Value {
 #[test]
 fn what_a_caller_was_told_the_replica_has() {
     let (guard, replica, _primary, upstream) = replicated(|setup| setup);
+    // A replica that has just come may be too late for the look at the start.
+    until("the guard is ready", || guard.control_get("/readyz").status == 200);
+    let begun = unacknowledged(&guard);
     for n in 0..5 {
         let draft = guard.agent().hold_task(&format!("task {n}"));
         guard.approver().confirm_fully(&draft);
@@ -39,7 +42,7 @@ fn what_a_caller_was_told_the_replica_has() {
         assert_eq!(field(&replica, &other, "state"), "rejected");
     }
     assert_eq!(upstream.effects("/tasks"), 5);
-    assert_eq!(unacknowledged(&guard), 0.0);
+    assert_eq!(unacknowledged(&guard), begun);
 }
 
 /// One that is started while its replica is away lets reads pass, says that it is not ready, and takes
