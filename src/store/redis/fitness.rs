@@ -2,14 +2,16 @@
 //! readiness is asked: a server that forgets is no store. Until it is what it must be, nothing is written and readiness says no.
 
 use std::collections::HashMap;
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use redis::Value;
 
 use crate::base::digest::Digest;
+use crate::store::observer::StoreObserver;
 
 use super::link::{Failure, Link};
-use super::queries;
+use super::queries::{self, Fingerprint};
 use super::reply::{pairs, text};
 
 /// The oldest version of Redis, and of Valkey.
@@ -26,10 +28,10 @@ pub struct Assumed {
 }
 
 /// What is asked of a server, and what was wrong with it when it was last looked at.
-#[derive(Debug)]
 pub(super) struct Fitness {
     acks_wanted: u32,
     assumed: Assumed,
+    observer: Arc<dyn StoreObserver>,
     /// The keys whose drafts are here, once they were compared.
     fingerprint: OnceLock<Digest>,
     /// While there is something, nothing is written.
@@ -37,8 +39,8 @@ pub(super) struct Fitness {
 }
 
 impl Fitness {
-    pub(super) fn new(acks_wanted: u32, assumed: Assumed) -> Self {
-        Self { acks_wanted, assumed, fingerprint: OnceLock::new(), faults: RwLock::default() }
+    pub(super) fn new(acks_wanted: u32, assumed: Assumed, observer: Arc<dyn StoreObserver>) -> Self {
+        Self { acks_wanted, assumed, observer, fingerprint: OnceLock::new(), faults: RwLock::default() }
     }
 
     /// From now on the server must be of these keys.
@@ -52,14 +54,22 @@ impl Fitness {
     /// for new.
     pub(super) async fn look(&self, link: &Link) -> Result<(), Failure> {
         let mut found = faults(link, self.acks_wanted, self.assumed).await?;
-        if let (true, Some(own)) = (found.is_empty(), self.fingerprint.get())
-            // A server that takes no writes is told by every step.
-            && let Ok(false) = queries::same_fingerprint(link, own).await
-        {
-            found.push(
-                "it holds drafts of guards with other keys: give every guard the same keys file, or a server of its own"
-                    .to_owned(),
-            );
+        if let (true, Some(own)) = (found.is_empty(), self.fingerprint.get()) {
+            match queries::fingerprint(link, own).await {
+                Ok(Fingerprint::Other) => found.push(
+                    "it holds drafts of guards with other keys: give every guard the same keys file, or a server of its own"
+                        .to_owned(),
+                ),
+                Ok(Fingerprint::Written) => {
+                    self.observer.step("look", Duration::ZERO, Some("emptied"));
+                    tracing::error!(
+                        "the Redis server came back without what these guards had stored: every draft that waited is gone, and what \
+                         had been sent is no longer known there; put its data back, or look at the services and ask again"
+                    );
+                }
+                // A server that takes no writes is told by every step.
+                Ok(Fingerprint::Same) | Err(_) => {}
+            }
         }
         let mut known = self.faults.write().unwrap_or_else(PoisonError::into_inner);
         if *known != found {
