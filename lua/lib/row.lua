@@ -45,8 +45,9 @@ end
 -- The whole number that a text spells, or a failure that names it: a field, and the draft that has it, or the
 -- partition's meta. Nothing was written yet.
 local function whole(value, what, id)
-    local number = tonumber(value)
-    if not number or number < 0 or number > CEILING or number % 1 ~= 0 then
+    -- Digits alone: what else Lua takes for a number (0x10, 1e3) the guard could not read.
+    local number = string.find(value or '', '^%d+$') and tonumber(value)
+    if not number or number > CEILING then
         if not id then
             damaged(what .. ' is not a number')
         end
@@ -283,10 +284,12 @@ local function store(row)
     row.changes, row.before = {}, nil
 end
 
+-- The time of an event; nothing where it is none, as with an entry that somebody else has made.
 local function at_of(entry)
     for at = 1, #entry[2], 2 do
         if entry[2][at] == 'at' then
-            return tonumber(entry[2][at + 1])
+            local time = string.find(entry[2][at + 1], '^%d+$') and tonumber(entry[2][at + 1])
+            return time and time <= CEILING and time or nil
         end
     end
 end

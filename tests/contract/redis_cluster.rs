@@ -49,6 +49,12 @@ impl Cluster {
         Self(nodes)
     }
 
+    /// A node that takes connections and says nothing, before the others.
+    fn url_behind(&self, hung: &std::net::TcpListener) -> String {
+        let port = hung.local_addr().unwrap().port();
+        self.url().replace("://", &format!("://127.0.0.1:{port},"))
+    }
+
     fn url(&self) -> String {
         let hosts: Vec<String> = self.0.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         format!("redis+cluster://{}", hosts.join(","))
@@ -168,4 +174,16 @@ async fn p3_a_slot_that_moves_takes_its_drafts_along() {
     }
     let counts = h.store().counts().await.unwrap();
     assert!(counts.contains(&(Status::Running, 20)), "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_hangs_first_in_the_url_keeps_no_guard_from_starting() {
+    let cluster = Cluster::start();
+    let hung = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let options = RedisOptions { step_timeout: Duration::from_secs(4), ..RedisOptions::default() };
+    let store = RedisStore::open(&cluster.url_behind(&hung), Arc::new(SystemClock), options).await.expect("opens");
+    let h = Harness::new(Arc::new(store), Arc::new(ManualClock::new(START)), Box::new(cluster));
+    for n in 0..16 {
+        h.held(&h.call(&format!("call {n}")).from("default", ["ben", "eve", "kim", "zoe"][n % 4], "agent")).await;
+    }
 }

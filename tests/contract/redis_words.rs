@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use countersign::base::time::ManualClock;
+use countersign::base::time::{ManualClock, SystemClock};
 use countersign::store::conformance::Harness;
 use countersign::store::redis::{RedisOptions, RedisStore};
 
@@ -146,6 +146,14 @@ async fn every_word_of_every_step_is_answered_to_somebody() {
         Harness::new(Arc::new(store), clock, Box::new(server))
     };
     countersign::conformance!(run make);
+    // A user that may do all but one thing would leave half of each step behind.
+    let server = Redis::start(&["--appendonly", "yes"]);
+    server.command(&["ACL", "SETUSER", "default", "-zadd"]);
+    let url = format!("redis://127.0.0.1:{}", listen(server.socket(), Arc::clone(&words)));
+    let refused = RedisStore::open(&url, Arc::new(SystemClock), RedisOptions::default()).await;
+    let why = refused.expect_err("a store without ZADD").to_string();
+    assert!(why.contains("ZADD cs:{0}:ix") && why.contains("users.acl.example"), "{why}");
+
     let promised = promised();
     let answered = words.lock().unwrap().clone();
     for (step, words) in &answered {

@@ -158,7 +158,7 @@ fn store(file: &File<'_>, at: Option<&Fields<'_>>, folder: &Path) -> Option<Stor
     let tls = of(at, "tls", TlsFiles::default(), |node| tls(file, node, folder));
     if let (Some(at), Some(StorePlace::Redis(url))) = (at, &place)
         && at.get("tls").is_some()
-        && !url.reveal().starts_with("rediss")
+        && !redis::is_tls(url.reveal())
     {
         let hint = "write rediss://, rediss+sentinel:// or rediss+cluster:// in `store.url`";
         file.error_with(at.key_place("tls"), "`store.tls` is for a server behind TLS", hint);

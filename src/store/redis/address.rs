@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::select_ok;
 use redis::cluster::ClusterClient;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
@@ -27,7 +28,8 @@ pub(super) enum Server {
     One(Client),
     /// `redis+sentinel://` and `rediss+sentinel://`.
     Watched {
-        sentinels: Mutex<SentinelClient>,
+        /// One each: all are asked at once, so that one that hangs holds nobody up.
+        sentinels: Vec<Mutex<SentinelClient>>,
         /// The primary that they named last.
         last: std::sync::Mutex<Option<String>>,
     },
@@ -54,6 +56,9 @@ impl Server {
             return Err(OpenError::Url(
                 "it has a `#`; write %23 in a password, and nothing behind the database".to_owned(),
             ));
+        }
+        if url.contains("protocol=") {
+            return Err(OpenError::Url("it names a protocol; the guard speaks its own".to_owned()));
         }
         let authority = url.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
         let user = authority.rsplit_once('@').map(|(user, _)| user.split_once(':').unwrap_or((user, "")));
@@ -86,24 +91,26 @@ impl Server {
             Ok(sentinel.addr().clone())
         });
         let addresses = addresses.collect::<RedisResult<Vec<_>>>().map_err(wrong)?;
-        let mut sentinels = SentinelClientBuilder::new(addresses, name, SentinelServerType::Master)
-            .map_err(wrong)?
-            .set_client_to_redis_db(settings.db());
-        if let Some(user) = settings.username() {
-            sentinels = sentinels.set_client_to_redis_username(user);
-        }
-        if let Some(password) = settings.password() {
-            sentinels = sentinels.set_client_to_redis_password(password);
-        }
-        if scheme == "rediss" {
-            sentinels = sentinels.set_client_to_redis_tls_mode(TlsMode::Secure);
-            if let Some(tls) = tls {
-                sentinels = sentinels
-                    .set_client_to_redis_certificates(tls.clone())
-                    .set_client_to_sentinel_certificates(tls.clone());
+        let client = |address: ConnectionAddr| {
+            let mut client = SentinelClientBuilder::new([address], name, SentinelServerType::Master)?
+                .set_client_to_redis_db(settings.db());
+            if let Some(user) = settings.username() {
+                client = client.set_client_to_redis_username(user);
             }
-        }
-        let sentinels = Mutex::new(sentinels.build().map_err(wrong)?);
+            if let Some(password) = settings.password() {
+                client = client.set_client_to_redis_password(password);
+            }
+            if scheme == "rediss" {
+                client = client.set_client_to_redis_tls_mode(TlsMode::Secure);
+                if let Some(tls) = tls {
+                    client = client
+                        .set_client_to_redis_certificates(tls.clone())
+                        .set_client_to_sentinel_certificates(tls.clone());
+                }
+            }
+            client.build().map(Mutex::new)
+        };
+        let sentinels = addresses.into_iter().map(client).collect::<RedisResult<_>>().map_err(wrong)?;
         Ok(Self::Watched { sentinels, last: std::sync::Mutex::default() })
     }
 
@@ -122,8 +129,10 @@ impl Server {
         // It sends a command once more where the slot has moved and where a connection broke: harmless, because
         // every step has an id; what it is told then is taken as said in link.rs.
         let mut client = ClusterClient::builder(nodes)
-            .connection_timeout(patience)
-            .response_timeout(patience)
+            // Less than the caller has, so that the library learns of a node that hangs and asks the others. More
+            // than replicas are waited for.
+            .connection_timeout(patience / 4)
+            .response_timeout(patience / 2)
             .retries(1)
             .min_retry_wait(RETRY_WAIT_MS)
             .max_retry_wait(RETRY_WAIT_MS);
@@ -162,7 +171,11 @@ impl Server {
     pub(super) async fn primaries(&self) -> RedisResult<Vec<Client>> {
         match self {
             Self::One(client) => Ok(vec![client.clone()]),
-            Self::Watched { sentinels, .. } => Ok(vec![sentinels.lock().await.async_get_client().await?]),
+            Self::Watched { sentinels, .. } => {
+                let asked = sentinels.iter().map(|one| Box::pin(async { one.lock().await.async_get_client().await }));
+                let (primary, _others) = select_ok(asked).await?;
+                Ok(vec![primary])
+            }
             Self::Cluster { seeds, each, .. } => {
                 let mut failed = nobody();
                 for seed in seeds {
@@ -178,12 +191,18 @@ impl Server {
     }
 }
 
-/// A client of one server; `tls` is for `rediss`.
+/// A client of one server; `tls` is for a URL that asks for it.
 fn client(url: &str, tls: Option<&TlsCertificates>) -> RedisResult<Client> {
     match tls {
-        Some(tls) if url.starts_with("rediss://") => Client::build_with_tls(url, tls.clone()),
+        Some(tls) if is_tls(url) => Client::build_with_tls(url, tls.clone()),
         _ => Client::open(url),
     }
+}
+
+/// Whether a URL asks for TLS, in front of whatever it names.
+#[must_use]
+pub fn is_tls(url: &str) -> bool {
+    url.starts_with("rediss") || url.starts_with("valkeys")
 }
 
 /// A connection to one server. Bounded by the caller's clock: the library's own time would end a
@@ -282,6 +301,7 @@ mod tests {
             "redis://guard@localhost",
             "redis://guard:@localhost",
             "rediss://localhost#insecure",
+            "redis://localhost?protocol=resp3",
             "rediss+sentinel://localhost/main#insecure",
             "redis+cluster://",
             "redis+cluster://a,,b",

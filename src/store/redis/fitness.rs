@@ -14,7 +14,8 @@ use crate::store::observer::StoreObserver;
 use super::key;
 use super::link::{Failure, Link};
 use super::queries::{self, Fingerprint};
-use super::reply::{pairs, text};
+use super::reply::{Reply, pairs, text};
+use super::script::SCRIPTS;
 
 /// The oldest version of Redis, and of Valkey.
 const REDIS_MIN: u32 = 7;
@@ -126,6 +127,7 @@ async fn faults(link: &Link, acks_wanted: u32, assumed: Assumed) -> Result<Vec<S
         }));
     }
     found.extend(stray_lines(link).await?);
+    found.extend(rights(link).await?);
     // Servers of a Cluster are often wrong in the same way.
     found.dedup();
     Ok(found)
@@ -155,6 +157,22 @@ async fn stray_lines(link: &Link) -> Result<Option<String>, Failure> {
              `ZREMRANGEBYSCORE {index} -inf (0` and `ZREMRANGEBYSCORE {index} (0 +inf` take them out"
         )
     }))
+}
+
+/// Which commands of the steps the user may not run.
+async fn rights(link: &Link) -> Result<Option<String>, Failure> {
+    let script = &SCRIPTS.rights;
+    let keys = ["meta", "ix", "ev"].map(|name| key(Partition::first(), name));
+    let missing = match link.step(script, &keys, &[Vec::new()]).await {
+        Ok(answer) => match Reply::read(script, answer)? {
+            reply if reply.word == "allowed" => return Ok(None),
+            reply => reply.one().to_owned(),
+        },
+        Err(failure) if asks_forbidden(&failure) => failure.error.to_string(),
+        Err(failure) => return Err(failure),
+    };
+    let todo = "give it the rights that deploy/users.acl.example names";
+    Ok(Some(format!("its user may not run what the guard's steps consist of ({missing}): {todo}")))
 }
 
 fn unknown(setting: &str, word: &str) -> String {

@@ -227,7 +227,8 @@ impl Link {
         failure: Failure,
         may_repeat: &mut bool,
     ) -> Result<(), Failure> {
-        if breaks(&failure) && !connection.heals() {
+        // What hangs is not healed by the library either: a new connection asks where the slots are now.
+        if breaks(&failure) && (!connection.heals() || failure.kind == "timeout") {
             self.drop_shared(generation);
         }
         if failure.kind == "disconnected" && std::mem::take(may_repeat) { Ok(()) } else { Err(failure) }

@@ -36,7 +36,7 @@ use crate::draft::decision::Decider;
 use crate::draft::state::{State, Status};
 
 use self::address::Server;
-pub use self::address::acks_by_default;
+pub use self::address::{acks_by_default, is_tls};
 use self::arguments::Call;
 use self::clock::Times;
 pub use self::fitness::Assumed;

@@ -100,7 +100,7 @@ macro_rules! scripts {
 
 scripts! {
     hold, again, decide, reject, withdraw, expire, renew, mark_sending, take_over, settle, late_answer, resolve,
-    collect, note_seen, delete, due, list,
+    collect, note_seen, delete, due, list, rights,
 }
 
 /// Every step, composed once.
@@ -210,6 +210,21 @@ mod tests {
             // What it writes for certain, it names: see lua/lib/row.lua.
             let of_a_draft = script.args.contains(&"id");
             assert!(!of_a_draft || script.keys.starts_with(&["meta", "ix", "ev", "draft"]), "{name}");
+        }
+    }
+
+    /// A user who may not run one of them would leave half a step behind: every command is asked for first.
+    #[test]
+    fn every_command_of_every_step_is_among_the_rights() {
+        let rights = source("rights");
+        for name in SCRIPTS.all().into_iter().map(|(name, _)| name).chain(["lib/row", "lib/holding", "lib/ending"]) {
+            let text = source(name);
+            for call in ["redis.call('", "redis.pcall('"] {
+                for (place, _) in text.match_indices(call) {
+                    let command = text[place + call.len()..].split('\'').next().unwrap();
+                    assert!(rights.contains(&format!("{{ '{command}'")), "{command} of {name} is not asked for");
+                }
+            }
         }
     }
 

@@ -3,11 +3,15 @@
 //! Owns reading them once, at the start. Must never let a file that cannot be read pass as "none": the
 //! connection would then trust others than those who were named.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use redis::{ClientTlsConfig, TlsCertificates};
+use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{InconsistentKeys, RootCertStore};
 
 use super::OpenError;
 
@@ -40,9 +44,7 @@ impl TlsFiles {
             None => None,
             Some(files) => {
                 let (client_cert, client_key) = (certificates(&files.cert)?, bytes(&files.key)?);
-                PrivateKeyDer::from_pem_slice(&client_key).map_err(|_| {
-                    wrong(&files.key, "it has no private key that can be read; one with a passphrase cannot")
-                })?;
+                fit_together(files, &client_cert, &client_key)?;
                 Some(ClientTlsConfig { client_cert, client_key })
             }
         };
@@ -54,10 +56,32 @@ impl TlsFiles {
 fn certificates(path: &Path) -> Result<Vec<u8>, OpenError> {
     let pem = bytes(path)?;
     let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
-    match found {
-        Ok(found) if !found.is_empty() => Ok(pem),
-        Ok(_) => Err(wrong(path, "it has no certificate")),
-        Err(error) => Err(wrong(path, &error.to_string())),
+    let Ok(found) = found else { return Err(wrong(path, "it is no PEM, or it was cut short")) };
+    if found.is_empty() {
+        return Err(wrong(path, "it has no certificate"));
+    }
+    let mut readable = RootCertStore::empty();
+    for certificate in found {
+        readable.add(certificate).map_err(|error| wrong(path, &format!("a certificate cannot be read: {error}")))?;
+    }
+    Ok(pem)
+}
+
+/// The key is read, is nobody else's to read, and is the certificate's.
+fn fit_together(files: &ClientFiles, cert: &[u8], key: &[u8]) -> Result<(), OpenError> {
+    let unreadable = "it has no private key that can be read; one with a passphrase cannot";
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| wrong(&files.key, unreadable))?;
+    let key = ring::sign::any_supported_type(&key).map_err(|_| wrong(&files.key, unreadable))?;
+    let mode =
+        std::fs::metadata(&files.key).map_err(|error| wrong(&files.key, &error.to_string()))?.permissions().mode();
+    if mode & 0o007 != 0 {
+        return Err(wrong(&files.key, "everybody on this machine may use it: `chmod o= ` it"));
+    }
+    let chain = CertificateDer::pem_slice_iter(cert).filter_map(Result::ok).collect();
+    match CertifiedKey::new(chain, key).keys_match() {
+        // Some kinds of keys do not tell.
+        Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
+        Err(_) => Err(wrong(&files.key, &format!("it is not the key of {}", files.cert.display()))),
     }
 }
 

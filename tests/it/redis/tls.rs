@@ -1,7 +1,9 @@
 //! A server behind TLS: with a private authority, with certificates that it asks for, and with an
 //! end that is not the one that was named.
 
+use std::fs::Permissions;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -43,6 +45,7 @@ impl Authority {
         let (cert, private) = (self.file(&format!("{name}.pem")), self.file(&format!("{name}.key")));
         std::fs::write(&cert, certificate.pem()).unwrap();
         std::fs::write(&private, key.serialize_pem()).unwrap();
+        std::fs::set_permissions(&private, Permissions::from_mode(0o600)).unwrap();
         (cert, private)
     }
 
@@ -109,4 +112,14 @@ fn the_guard_shows_its_own_certificate_where_one_is_asked_for() {
     assert!(swapped.error().contains("it has no private key"), "{}", swapped.said());
     let missing = with(&format!(", cert: \"{}.gone\", key: \"{}\"", cert.display(), key.display())).start_in_vain();
     assert!(missing.error().contains("`store.tls`") && missing.error().contains(".gone"), "{}", missing.said());
+    let (_, other) = own.issue("other", "guard.example");
+    let not_its_own = with(&format!(", cert: \"{}\", key: \"{}\"", cert.display(), other.display())).start_in_vain();
+    assert!(not_its_own.error().contains("it is not the key of"), "{}", not_its_own.said());
+    std::fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
+    let open = with(&format!(", cert: \"{}\", key: \"{}\"", cert.display(), key.display())).start_in_vain();
+    assert!(open.error().contains("everybody on this machine"), "{}", open.said());
+    let text = own.file("text.pem");
+    std::fs::write(&text, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    let ended = over_tls(&upstream, port, &format!("tls: {{ca: \"{}\"}}", text.display())).start_in_vain();
+    assert!(ended.error().contains("text.pem: a certificate cannot be read"), "{}", ended.said());
 }
