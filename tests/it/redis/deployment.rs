@@ -31,7 +31,7 @@ fn as_deployed(upstream: &Upstream) -> Setup {
 fn start(upstream: &Upstream, redis: &Redis, keys: &std::path::Path) -> Guard {
     let set = [
         ("COUNTERSIGN_LISTEN", "127.0.0.1:0".to_owned()),
-        ("COUNTERSIGN_CONTROL", "127.0.0.1:0".to_owned()),
+        ("COUNTERSIGN_CONTROL_LISTEN", "127.0.0.1:0".to_owned()),
         ("COUNTERSIGN_PUBLIC_URL", "https://guard.example".to_owned()),
         ("COUNTERSIGN_STORE", redis.url()),
         ("COUNTERSIGN_KEYS", keys.display().to_string()),
