@@ -3,12 +3,15 @@
 //! `throughput`. Prints one line with the sum beside criterion's report.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
+#[path = "../tests/support/identity.rs"]
+mod identity;
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use countersign::base::chance::OsChance;
-use countersign::base::id::{DraftId, Initiator, Owner, Partition, SessionId, Tenant};
+use countersign::base::id::{DraftId, Partition};
 use countersign::base::time::Timestamp;
 use countersign::call::args::{self, BodyLimits, Call};
 use countersign::call::head::Head;
@@ -99,18 +102,7 @@ impl Bench {
             lines.join(",")
         );
         assert!((1000..1100).contains(&body.len()), "about 1 KiB: {}", body.len());
-        let who = Identity {
-            tenant: Tenant::new("default").unwrap(),
-            initiator: Initiator::new("bot").unwrap(),
-            owner: Owner::new("u1").unwrap(),
-            session: SessionId::new("s1").unwrap(),
-            role: None,
-            subject: None,
-            admin_context: None,
-            admin_mode: None,
-            message_id: None,
-            deliver_token: false,
-        };
+        let who = identity::identity();
         Self { set: loaded.set, keys: KeySet::ephemeral(&OsChance), who, body: body.into() }
     }
 

@@ -2,11 +2,13 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
+#[path = "../tests/support/identity.rs"]
+mod identity;
+
 use std::fmt::Write as _;
 use std::hint::black_box;
 
 use bytes::Bytes;
-use countersign::base::id::{Initiator, Owner, SessionId, Tenant};
 use countersign::call::args::{BodyLimits, understand};
 use countersign::call::head::Head;
 use countersign::draft::record::Identity;
@@ -65,18 +67,7 @@ fn head(method: &str, target: &str) -> Head<'static> {
 }
 
 fn who() -> Identity {
-    Identity {
-        tenant: Tenant::new("default").unwrap(),
-        initiator: Initiator::new("agent").unwrap(),
-        owner: Owner::new("u1").unwrap(),
-        session: SessionId::new("s1").unwrap(),
-        role: Some("user".into()),
-        subject: None,
-        admin_context: None,
-        admin_mode: None,
-        message_id: None,
-        deliver_token: false,
-    }
+    Identity { role: Some("user".into()), ..identity::identity() }
 }
 
 fn selecting(c: &mut Criterion) {

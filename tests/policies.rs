@@ -3,9 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "support/identity.rs"]
+mod identity;
+
 use std::path::{Path, PathBuf};
 
-use countersign::base::id::{Initiator, Owner, SessionId, Tenant};
 use countersign::call::args::{BodyLimits, understand};
 use countersign::call::head::Head;
 use countersign::draft::record::{Effect, Identity};
@@ -180,18 +182,7 @@ fn nothing_of_a_loaded_set_prints_a_secret() {
 }
 
 fn who() -> Identity {
-    Identity {
-        tenant: Tenant::new("default").unwrap(),
-        initiator: Initiator::new("agent").unwrap(),
-        owner: Owner::new("u1").unwrap(),
-        session: SessionId::new("s1").unwrap(),
-        role: Some("user".into()),
-        subject: None,
-        admin_context: None,
-        admin_mode: None,
-        message_id: None,
-        deliver_token: false,
-    }
+    Identity { role: Some("user".into()), ..identity::identity() }
 }
 
 /// What becomes of a call, from the mildest to the strictest.

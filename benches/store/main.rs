@@ -1,5 +1,5 @@
 //! What the stores cost: holds and whole cycles on SQLite against bare durable commits on the same
-//! file system, and on Redis against bare EVALSHAs. `cargo bench --bench store` prints tables of
+//! file system, and on Redis against bare EVALSHAs; and the stores side by side. `cargo bench --bench store` prints tables of
 //! medians and ratios first, then criterion's own report of single steps on SQLite.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
@@ -7,6 +7,7 @@
 mod redis;
 #[path = "../../tests/support/redis.rs"]
 mod server;
+mod sides;
 mod sqlite;
 
 use std::sync::Arc;
@@ -148,6 +149,7 @@ fn main() {
         memory();
         sqlite::table();
         redis::table();
+        sides::table();
     }
     benches();
     Criterion::default().configure_from_args().final_summary();

@@ -35,7 +35,7 @@ fn server() -> Redis {
     Redis::start(&["--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"])
 }
 
-fn harness(runtime: &Runtime) -> Arc<Harness> {
+pub(crate) fn harness(runtime: &Runtime) -> Arc<Harness> {
     let server = server();
     let options = RedisOptions { step_timeout: Duration::from_secs(60), ..RedisOptions::default() };
     let store = runtime.block_on(RedisStore::open(&server.url(), Arc::new(SystemClock), options)).unwrap();

@@ -117,6 +117,56 @@ local function made(ask, duplicate, passed)
     return plain('made', duplicate, passed)
 end
 
+-- Keeps a draft whose time is over for when writing begins, once.
+local function note(over, row)
+    if overdue(row) and not over[row.id] then
+        over[row.id] = true
+        over[#over + 1] = row
+    end
+end
+
+-- What earlier drafts say to a call: a word of `hold` and the draft it is about. If none of them answers: nothing,
+-- nothing, the draft that it may repeat, those that were passed by, and the one whose key becomes free. What is past
+-- its time goes into `over`.
+local function earlier(ask, over)
+    local duplicate, passed, key_of = '', {}, nil
+    local keyed = ask.ckey and between('[key ' .. ask.ckey .. ' ', '[key ' .. ask.ckey .. ' ' .. LAST, 1)[1]
+    if keyed then
+        local row = load(id_of(keyed) or '')
+        if not row or row.ckey ~= ask.ckey then
+            corrupt('a key opens a draft that does not have it')
+        end
+        note(over, row)
+        if row.args_hash ~= ask.args_hash then
+            return 'key_reused', row
+        end
+        local said = says(row, true)
+        if said == 'join' then
+            return 'joined', row
+        elseif said == 'refuse' then
+            return 'rejected_before', row
+        end
+        passed[1] = row.id
+        key_of = row
+    end
+    for _, row in ipairs(under(ask.join)) do
+        note(over, row)
+        local said = says(row, false)
+        if said == 'refuse' then
+            return 'rejected_before', row
+        elseif not ask.ckey then
+            if said == 'join' then
+                return 'joined', row
+            elseif said == 'flagged' then
+                duplicate = duplicate == '' and row.id or duplicate
+            else
+                passed[#passed + 1] = row.id
+            end
+        end
+    end
+    return nil, nil, duplicate, passed, key_of
+end
+
 -- Holds a call. `ask` has what a draft's fixed part has and this step needs, and id, fixed, session, ckey, sealed.
 local function hold_call(ask, pending_max, holds_max, window, ahead, behind)
     if redis.call('EXISTS', PREFIX .. 'd:' .. ask.id) == 1 then
@@ -132,53 +182,8 @@ local function hold_call(ask, pending_max, holds_max, window, ahead, behind)
     if ask.created_at - now > ahead or now - ask.created_at > behind or ask.expires_at <= now then
         return plain('clock', text(now))
     end
-    local over, seen_ids, passed, duplicate, key_of, word, answer = {}, {}, {}, '', nil, nil, nil
-    local function note(row)
-        if overdue(row) and not seen_ids[row.id] then
-            seen_ids[row.id] = true
-            over[#over + 1] = row
-        end
-    end
-    local keyed = ask.ckey and between('[key ' .. ask.ckey .. ' ', '[key ' .. ask.ckey .. ' ' .. LAST, 1)[1]
-    if keyed then
-        local row = load(id_of(keyed) or '')
-        if not row or row.ckey ~= ask.ckey then
-            corrupt('a key opens a draft that does not have it')
-        end
-        note(row)
-        if row.args_hash ~= ask.args_hash then
-            word, answer = 'key_reused', row
-        else
-            local said = says(row, true)
-            if said == 'join' then
-                word, answer = 'joined', row
-            elseif said == 'refuse' then
-                word, answer = 'rejected_before', row
-            else
-                passed[#passed + 1] = row.id
-                key_of = row
-            end
-        end
-    end
-    if not word then
-        for _, row in ipairs(under(ask.join)) do
-            note(row)
-            local said = says(row, false)
-            if said == 'refuse' then
-                word, answer = 'rejected_before', row
-                break
-            elseif not ask.ckey then
-                if said == 'join' then
-                    word, answer = 'joined', row
-                    break
-                elseif said == 'flagged' then
-                    duplicate = duplicate == '' and row.id or duplicate
-                else
-                    passed[#passed + 1] = row.id
-                end
-            end
-        end
-    end
+    local over = {}
+    local word, answer, duplicate, passed, key_of = earlier(ask, over)
     -- An owner with fewer drafts in all than either limit, which is nearly every one, is counted once.
     if not word and holds_of(ask.owner, 0) >= math.min(pending_max, holds_max) then
         if pending_of(ask.owner) >= pending_max then

@@ -21,9 +21,8 @@ use crate::draft::keys::KeySet;
 use crate::guard::pause::{NoPause, Pause};
 use crate::guard::settings::Settings;
 use crate::guard::{Guard, Parts};
-use crate::policy::load::{Source, load};
 use crate::policy::model::{PolicySet, Service};
-use crate::policy::read::Substitutions;
+use crate::policy::tests::set;
 use crate::store::contract::Settle;
 use crate::store::journal::{JournalError, Logged, SendLog};
 use crate::store::twin::Twin;
@@ -373,18 +372,6 @@ impl SendLog for NoLog {
     }
 }
 
-struct NoSubstitutions;
-
-impl Substitutions for NoSubstitutions {
-    fn env(&self, _name: &str) -> Result<String, String> {
-        Err("is not there".to_owned())
-    }
-
-    fn file(&self, _path: &str) -> Result<String, String> {
-        Err("is not there".to_owned())
-    }
-}
-
 /// A listener with its guard, in this process.
 pub(super) struct Running {
     pub(super) address: SocketAddr,
@@ -410,11 +397,7 @@ impl Setup {
 
     /// The policy file `text`, with `URL` standing for the upstream's.
     pub(super) fn file(text: &str, url: &str) -> Self {
-        let source = Source { name: "test.yaml".to_owned(), text: text.replace("URL", url) };
-        let set = match load(&[source], &NoSubstitutions) {
-            Ok(loaded) => loaded.set,
-            Err(mistakes) => panic!("{mistakes:#?}"),
-        };
+        let set = set(&text.replace("URL", url));
         Self { set, config: AgentConfig::local(), pause: Arc::new(NoPause) }
     }
 

@@ -235,13 +235,13 @@ pub(crate) mod sample {
     use crate::draft::keys::KeySet;
     use std::time::Duration;
 
-    /// A small JSON write by `bot` for `u1` in session `s1`, held at a fixed time.
-    pub(crate) fn draft(keys: &KeySet, body: &[u8]) -> Draft {
+    /// `bot` for an owner in session `s1`, of whom nothing else is known.
+    pub(crate) fn identity(owner: &str) -> Identity {
         let name = "a legal name";
-        let identity = Identity {
+        Identity {
             tenant: Tenant::new("default").expect(name),
             initiator: Initiator::new("bot").expect(name),
-            owner: Owner::new("u1").expect(name),
+            owner: Owner::new(owner).expect(name),
             session: SessionId::new("s1").expect(name),
             role: None,
             subject: None,
@@ -249,7 +249,13 @@ pub(crate) mod sample {
             admin_mode: None,
             message_id: None,
             deliver_token: false,
-        };
+        }
+    }
+
+    /// A small JSON write by `bot` for `u1` in session `s1`, held at a fixed time.
+    pub(crate) fn draft(keys: &KeySet, body: &[u8]) -> Draft {
+        let name = "a legal name";
+        let identity = identity("u1");
         let owner_hash = binding::owner_hash(keys, &identity.tenant, &identity.owner);
         let created_at = Timestamp::from_millis(1_700_000_000_000);
         let id = DraftId::new(Partition::of(&owner_hash), created_at, &SeededChance::new(1));

@@ -320,9 +320,17 @@ impl Guard {
             return problem;
         }
         self.parts.observer.failed_closed();
-        Problem::uncertain(error)
+        let mut problem = Problem::uncertain(error);
+        if READS.contains(&step) {
+            "The store does not answer. This request read nothing and changed nothing; ask again."
+                .clone_into(&mut problem.detail);
+        }
+        problem
     }
 }
+
+/// Steps that change nothing.
+const READS: [&str; 4] = ["get", "by_token", "list", "events"];
 
 /// What is found where a new draft relies on an earlier one.
 enum Earlier {

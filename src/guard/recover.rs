@@ -39,10 +39,17 @@ impl Guard {
     pub async fn sweep_forever(self: Arc<Self>) {
         let mut every = tokio::time::interval(SWEEP_EVERY);
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut failing = false;
         loop {
             every.tick().await;
-            if let Err(error) = self.sweep().await {
-                tracing::warn!(%error, "sweep was cut short; the next one goes on");
+            // Told once, and when it is over.
+            match self.sweep().await {
+                Ok(()) if std::mem::take(&mut failing) => tracing::info!("sweeps go through again"),
+                Ok(()) => {}
+                Err(error) if !std::mem::replace(&mut failing, true) => {
+                    tracing::warn!(%error, "sweep was cut short; the next ones go on");
+                }
+                Err(error) => tracing::debug!(%error, "sweep was cut short again"),
             }
         }
     }

@@ -27,4 +27,4 @@ pub mod visible;
 pub mod yaml;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -41,20 +41,8 @@ impl Roles {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::load::{Source, load_for};
-    use super::super::read::Substitutions;
+    use super::super::tests::Surroundings;
     use super::*;
-
-    struct Nothing;
-
-    impl Substitutions for Nothing {
-        fn env(&self, _name: &str) -> Result<String, String> {
-            Err("is not set".to_owned())
-        }
-
-        fn file(&self, _path: &str) -> Result<String, String> {
-            Err("cannot be read".to_owned())
-        }
-    }
 
     const POLICY: &str = "version: 1
 service: notes
@@ -74,7 +62,7 @@ tools:
 
     fn warnings(roles: &Roles) -> Vec<String> {
         let source = Source { name: "notes.yaml".to_owned(), text: POLICY.to_owned() };
-        load_for(&[source], &Nothing, roles).unwrap().warnings.iter().map(ToString::to_string).collect()
+        load_for(&[source], &Surroundings, roles).unwrap().warnings.iter().map(ToString::to_string).collect()
     }
 
     #[test]

@@ -45,7 +45,13 @@ impl OpenStore {
         };
         let store = opened.shared();
         let failed = |error: StoreError| unusable(error.to_string());
-        store.check().await.map_err(failed)?;
+        match store.check().await {
+            // Only replicas are missing, or the next question says the same: reads need not wait for them.
+            Err(StoreError::Uncertain(why)) if matches!(place, StorePlace::Redis(_)) => {
+                tracing::warn!(why, "the guard starts, and no hold can be taken until this is over");
+            }
+            checked => checked.map_err(failed)?,
+        }
         if !store.same_keys(keys.keys.fingerprint()).await.map_err(failed)? {
             return Err(StartError::OtherKeys { store: place.clone(), keys: config.keys_file.clone() });
         }

@@ -138,6 +138,29 @@ async fn what_a_replica_has_not_acknowledged_does_not_count_yet() {
     assert_eq!(h.kinds(&draft.row.id).await, ["held", "confirmed"]);
 }
 
+/// One replica where two were asked for is as good as none, whoever asks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fewer_replicas_than_were_asked_for_do_not_count() {
+    let primary = durable();
+    let [one, other] = [(); 2].map(|()| Redis::replica_of(&primary, &[]));
+    let Bench { h, told } = bench(&primary.url(), 2, Duration::from_secs(6)).await;
+    let Bench { h: second, .. } = bench(&primary.url(), 2, Duration::from_secs(6)).await;
+    let draft = h.held(&h.call("a")).await;
+    let yes = h.yes(&draft, "ada");
+    other.pause();
+    let partly = h.store().decide(yes.clone()).await;
+    assert!(matches!(&partly, Err(StoreError::Uncertain(why)) if why.contains("1 of 2 replicas")), "{partly:?}");
+    assert_eq!(told.last(), Some("unacknowledged"));
+    let key = format!("cs:{{{}}}:d:{}", draft.row.id.partition().as_char(), draft.row.id);
+    assert_eq!(one.command(&["HGET", &key, "state"]).text(), "running/claimed", "one of them has it");
+    let read = second.store().get(&draft.row.id).await;
+    assert!(matches!(read, Err(StoreError::Uncertain(_))), "{read:?}");
+    other.resume();
+    let decided = again(|| h.store().decide(yes.clone())).await;
+    assert!(matches!(decided, Decided::Claimed(..)), "{decided:?}");
+    assert_eq!(h.kinds(&draft.row.id).await, ["held", "confirmed"]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p3_a_failover_loses_nothing_that_was_acknowledged() {
     let mut primary = durable();

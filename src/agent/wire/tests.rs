@@ -3,9 +3,10 @@
 use std::future::poll_fn;
 
 use futures_util::FutureExt as _;
-use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
+use crate::base::code::Code;
 
 fn pair() -> (DuplexStream, StrictStream<DuplexStream>) {
     let (client, server) = duplex(256 * 1024);

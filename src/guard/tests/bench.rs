@@ -13,13 +13,15 @@ use tokio::sync::Notify;
 
 use crate::base::chance::{Chance, SeededChance};
 use crate::base::digest::Digest;
-use crate::base::id::{DraftId, Initiator, NodeId, Owner, Principal, SessionId, StepId, Tenant};
+use crate::base::id::{DraftId, NodeId, Principal, StepId, Tenant};
 use crate::base::time::{Clock, ManualClock, Timestamp};
 use crate::call::args::{self, BodyLimits};
 use crate::call::head::Head;
 use crate::draft::decision::Channel;
 use crate::draft::keys::KeySet;
 use crate::draft::record::Identity;
+/// Who asks.
+pub(crate) use crate::draft::record::sample::identity;
 use crate::guard::answer::Answer;
 use crate::guard::observer::Observer;
 use crate::guard::pause::Pause;
@@ -248,22 +250,6 @@ impl Bench {
 
     pub(crate) fn ready(&self) -> Arc<Guard> {
         self.guard(1, Arc::new(crate::guard::pause::NoPause))
-    }
-}
-
-/// Who asks.
-pub(crate) fn identity(owner: &str) -> Identity {
-    Identity {
-        tenant: Tenant::new("default").unwrap(),
-        initiator: Initiator::new("bot").unwrap(),
-        owner: Owner::new(owner).unwrap(),
-        session: SessionId::new("s1").unwrap(),
-        role: None,
-        subject: None,
-        admin_context: None,
-        admin_mode: None,
-        message_id: None,
-        deliver_token: false,
     }
 }
 

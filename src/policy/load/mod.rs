@@ -111,18 +111,7 @@ fn no_files() -> Diagnostic {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
-
-    struct Nothing;
-
-    impl Substitutions for Nothing {
-        fn env(&self, _name: &str) -> Result<String, String> {
-            Err("is not set".to_owned())
-        }
-
-        fn file(&self, _path: &str) -> Result<String, String> {
-            Err("cannot be read".to_owned())
-        }
-    }
+    use crate::policy::tests::Surroundings;
 
     #[test]
     fn what_is_easily_got_wrong_comes_with_what_to_do() {
@@ -143,7 +132,7 @@ mod tests {
             (tool("match: {method: GET, path: orders}"), (5, 56), "\"/orders/{id}/cancel\""),
             (tool("match: {path: /orders}"), (5, 36), "`method: POST`"),
         ] {
-            let found = load(&[Source { name: "s.yaml".to_owned(), text: text.clone() }], &Nothing).unwrap_err();
+            let found = load(&[Source { name: "s.yaml".to_owned(), text: text.clone() }], &Surroundings).unwrap_err();
             let told = found.iter().find(|found| found.hint.as_ref().is_some_and(|told| told.contains(hint)));
             let told = told.unwrap_or_else(|| panic!("{text}: no hint {hint}: {found:?}"));
             assert_eq!((told.line, told.column), place, "{text}");
@@ -155,7 +144,7 @@ mod tests {
         let source = |name: &str, text: &str| Source { name: name.to_owned(), text: text.to_owned() };
         // The unknown key at the end is found first, what is missing at the beginning after it.
         let text = "service: s\nupstream: {url: x, timeout: 1s}\ntool: []\n";
-        let found = load(&[source("b.yaml", text), source("a.yaml", text)], &Nothing).unwrap_err();
+        let found = load(&[source("b.yaml", text), source("a.yaml", text)], &Surroundings).unwrap_err();
         let places: Vec<_> = found.iter().map(|found| (found.file.as_str(), found.line, found.column)).collect();
         let mut sorted = places.clone();
         sorted.sort_unstable();

@@ -14,12 +14,11 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-use crate::base::id::{Initiator, Owner, SessionId, Tenant};
 use crate::base::refusal::Refusal;
 use crate::call::args::{BodyLimits, Call, understand};
 use crate::call::head::{Form, Head, Present};
 use crate::call::path::NormalPath;
-use crate::draft::record::Identity;
+use crate::draft::record::{Identity, sample};
 
 use super::diagnostic::report;
 use super::judge::{Prepared, Selection, judge};
@@ -27,7 +26,8 @@ use super::load::{Source, load};
 use super::model::{PolicySet, Service};
 use super::read::Substitutions;
 
-pub(super) struct Surroundings;
+/// A machine on which little is set, and no file can be read.
+pub(crate) struct Surroundings;
 
 impl Substitutions for Surroundings {
     fn env(&self, name: &str) -> Result<String, String> {
@@ -43,7 +43,8 @@ impl Substitutions for Surroundings {
     }
 }
 
-pub(super) fn set(text: &str) -> PolicySet {
+/// The policy file `text`, which has no mistake.
+pub(crate) fn set(text: &str) -> PolicySet {
     let source = Source { name: "policy.yaml".into(), text: text.into() };
     load(&[source], &Surroundings).unwrap_or_else(|found| panic!("{}", report(&found))).set
 }
@@ -60,18 +61,7 @@ pub(super) fn with_tool(upstream: &str, matches: &str, tool: &str) -> PolicySet 
 }
 
 pub(super) fn who() -> Identity {
-    Identity {
-        tenant: Tenant::new("default").unwrap(),
-        initiator: Initiator::new("agent").unwrap(),
-        owner: Owner::new("u1").unwrap(),
-        session: SessionId::new("s1").unwrap(),
-        role: Some("user".into()),
-        subject: None,
-        admin_context: None,
-        admin_mode: None,
-        message_id: None,
-        deliver_token: false,
-    }
+    Identity { role: Some("user".into()), ..sample::identity("u1") }
 }
 
 pub(super) fn head(method: &str, target: &str, headers: &[(&str, &str)]) -> Head<'static> {

@@ -129,16 +129,27 @@ impl Fields {
         Self { id, found }
     }
 
+    /// Whether there is no such draft.
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
     /// The row with its sealed bytes and, where there is one, its response.
     pub(super) fn stored(mut self) -> Result<Stored, StoreError> {
-        let sealed = self.found.remove("sealed".as_bytes());
         let response = self.found.remove("response".as_bytes());
+        let stored = self.listed(response.is_some())?;
+        Ok(Stored { response, ..stored })
+    }
+
+    /// The row with its sealed bytes, where it was only asked whether there is a response.
+    pub(super) fn listed(mut self, has_response: bool) -> Result<Stored, StoreError> {
+        let sealed = self.found.remove("sealed".as_bytes());
         let row = self.row()?;
         let sealed = sealed.ok_or_else(|| self.corrupt("its record is gone"))?;
-        if row.has_response != response.is_some() {
+        if row.has_response != has_response {
             return Err(self.corrupt("its response is gone"));
         }
-        Ok(Stored { row, sealed, response })
+        Ok(Stored { row, sealed, response: None })
     }
 
     fn corrupt(&self, what: impl std::fmt::Display) -> StoreError {

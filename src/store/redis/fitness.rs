@@ -2,14 +2,18 @@
 //! readiness is asked: a server that forgets is no store. Until it is what it must be, nothing is written and readiness says no.
 
 use std::collections::HashMap;
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use redis::Value;
 
 use crate::base::digest::Digest;
+use crate::base::id::Partition;
+use crate::store::observer::StoreObserver;
 
+use super::key;
 use super::link::{Failure, Link};
-use super::queries;
+use super::queries::{self, Fingerprint};
 use super::reply::{pairs, text};
 
 /// The oldest version of Redis, and of Valkey.
@@ -26,10 +30,10 @@ pub struct Assumed {
 }
 
 /// What is asked of a server, and what was wrong with it when it was last looked at.
-#[derive(Debug)]
 pub(super) struct Fitness {
     acks_wanted: u32,
     assumed: Assumed,
+    observer: Arc<dyn StoreObserver>,
     /// The keys whose drafts are here, once they were compared.
     fingerprint: OnceLock<Digest>,
     /// While there is something, nothing is written.
@@ -37,8 +41,8 @@ pub(super) struct Fitness {
 }
 
 impl Fitness {
-    pub(super) fn new(acks_wanted: u32, assumed: Assumed) -> Self {
-        Self { acks_wanted, assumed, fingerprint: OnceLock::new(), faults: RwLock::default() }
+    pub(super) fn new(acks_wanted: u32, assumed: Assumed, observer: Arc<dyn StoreObserver>) -> Self {
+        Self { acks_wanted, assumed, observer, fingerprint: OnceLock::new(), faults: RwLock::default() }
     }
 
     /// From now on the server must be of these keys.
@@ -52,14 +56,22 @@ impl Fitness {
     /// for new.
     pub(super) async fn look(&self, link: &Link) -> Result<(), Failure> {
         let mut found = faults(link, self.acks_wanted, self.assumed).await?;
-        if let (true, Some(own)) = (found.is_empty(), self.fingerprint.get())
-            // A server that takes no writes is told by every step.
-            && let Ok(false) = queries::same_fingerprint(link, own).await
-        {
-            found.push(
-                "it holds drafts of guards with other keys: give every guard the same keys file, or a server of its own"
-                    .to_owned(),
-            );
+        if let (true, Some(own)) = (found.is_empty(), self.fingerprint.get()) {
+            match queries::fingerprint(link, own).await {
+                Ok(Fingerprint::Other) => found.push(
+                    "it holds drafts of guards with other keys: give every guard the same keys file, or a server of its own"
+                        .to_owned(),
+                ),
+                Ok(Fingerprint::Written) => {
+                    self.observer.step("look", Duration::ZERO, Some("emptied"));
+                    tracing::error!(
+                        "the Redis server came back without what these guards had stored: every draft that waited is gone, and what \
+                         had been sent is no longer known there; put its data back, or look at the services and ask again"
+                    );
+                }
+                // A server that takes no writes is told by every step.
+                Ok(Fingerprint::Same) | Err(_) => {}
+            }
         }
         let mut known = self.faults.write().unwrap_or_else(PoisonError::into_inner);
         if *known != found {
@@ -113,9 +125,36 @@ async fn faults(link: &Link, acks_wanted: u32, assumed: Assumed) -> Result<Vec<S
             }
         }));
     }
+    found.extend(stray_lines(link).await?);
     // Servers of a Cluster are often wrong in the same way.
     found.dedup();
     Ok(found)
+}
+
+/// Whether an index has lines that no step wrote: all of ours have the score 0, and one with another makes
+/// the server find none of them.
+async fn stray_lines(link: &Link) -> Result<Option<String>, Failure> {
+    let mut ask = redis::pipe();
+    for partition in Partition::all() {
+        for (from, to) in [("-inf", "(0"), ("(0", "+inf")] {
+            ask.cmd("ZCOUNT").arg(key(partition, "ix")).arg(from).arg(to);
+        }
+    }
+    let counts = match link.ask(&ask, true).await {
+        Ok(counts) => counts,
+        // An index that is none is told by every step of its partition.
+        Err(failure) if failure.kind == "server_error" => return Ok(None),
+        Err(failure) => return Err(failure),
+    };
+    let stray =
+        counts.chunks(2).zip(Partition::all()).find(|(counts, _)| counts.iter().any(|count| *count != Value::Int(0)));
+    Ok(stray.map(|(_, partition)| {
+        let index = key(partition, "ix");
+        format!(
+            "somebody else has written lines into {index}, and no draft is found there any more: \
+             `ZREMRANGEBYSCORE {index} -inf (0` and `ZREMRANGEBYSCORE {index} (0 +inf` take them out"
+        )
+    }))
 }
 
 fn unknown(setting: &str, word: &str) -> String {

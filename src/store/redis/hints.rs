@@ -22,12 +22,17 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Listens until the store is gone.
 pub(super) async fn relay(link: Weak<Link>, hints: broadcast::Sender<DraftId>) {
+    let mut deaf = false;
     while let Some(link) = link.upgrade() {
-        match listen(link, &hints).await {
+        match listen(link, &hints, &mut deaf).await {
             // Quiet for long: the connection may be cut without a word, so another one is made.
             Ok(Heard::Nothing) => continue,
             Ok(Heard::End) => {}
-            Err(failure) => tracing::warn!(error = %failure.error, "hints of other nodes are not heard; trying again"),
+            // Told once, and when it is over.
+            Err(failure) if !std::mem::replace(&mut deaf, true) => {
+                tracing::warn!(error = %failure.error, "hints of other nodes are not heard; trying again");
+            }
+            Err(failure) => tracing::debug!(error = %failure.error, "hints of other nodes are still not heard"),
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -39,13 +44,16 @@ enum Heard {
     End,
 }
 
-async fn listen(link: Arc<Link>, hints: &broadcast::Sender<DraftId>) -> Result<Heard, Failure> {
+async fn listen(link: Arc<Link>, hints: &broadcast::Sender<DraftId>, deaf: &mut bool) -> Result<Heard, Failure> {
     let mut subscription = link.subscription().await?;
     drop(link);
     let refused = |why: String| Failure::unavailable("disconnected", why);
     match tokio::time::timeout(QUIET, subscription.subscribe(CHANNEL)).await {
         Ok(subscribed) => subscribed.map_err(|error| refused(error.to_string()))?,
         Err(_) => return Err(refused("the subscription was not answered".to_owned())),
+    }
+    if std::mem::take(deaf) {
+        tracing::info!("hints of other nodes are heard again");
     }
     let mut messages = subscription.into_on_message();
     loop {

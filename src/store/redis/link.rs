@@ -331,6 +331,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The word for a step that too few replicas have.
+pub(super) const UNACKNOWLEDGED: &str = "unacknowledged";
+
 /// Whether WAIT counted enough replicas.
 fn enough(count: Value, acks: Acks) -> Result<(), Failure> {
     let have = match count.extract_error() {
@@ -341,7 +344,7 @@ fn enough(count: Value, acks: Acks) -> Result<(), Failure> {
         return Ok(());
     }
     let why = format!("{have} of {} replicas have acknowledged the step", acks.wanted);
-    Err(Failure { kind: "unacknowledged", error: StoreError::Uncertain(why) })
+    Err(Failure { kind: UNACKNOWLEDGED, error: StoreError::Uncertain(why) })
 }
 
 fn call(script: &Script, keys: &[String], args: &[Vec<u8>], known: bool) -> Cmd {

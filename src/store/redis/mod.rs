@@ -6,8 +6,10 @@
 //! cannot read.
 
 mod address;
+mod arguments;
 mod clock;
 mod connection;
+mod drafts;
 mod fields;
 mod fitness;
 mod hints;
@@ -35,13 +37,14 @@ use crate::draft::state::{State, Status};
 
 use self::address::Server;
 pub use self::address::acks_by_default;
+use self::arguments::Call;
 use self::clock::Times;
 pub use self::fitness::Assumed;
 use self::fitness::Fitness;
 use self::link::{Acks, Failure, Link};
+use self::queries::Fingerprint;
 use self::reply::Reply;
 use self::script::SCRIPTS;
-use self::steps::Call;
 pub use self::tls::{ClientFiles, TlsFiles};
 use super::contract::{
     Decide, Decided, Due, Ended, Filter, HINTS_MAX, Held, Hold, Mark, Reject, Renewed, Settle, Settled, Store,
@@ -95,11 +98,46 @@ pub enum OpenError {
     #[error("`store.tls`: {0}")]
     Tls(String),
     /// It cannot be reached, or does not answer.
-    #[error("{0}; is it running, and may this machine reach it?")]
+    #[error("{0}; {advice}", advice = advice(.0))]
     Unreachable(String),
     /// It would lose what it was given.
     #[error("the Redis server is not fit to hold drafts: {}", .0.join("; "))]
     Unfit(Vec<String>),
+}
+
+/// What to do about a server that cannot be reached, by what the libraries say.
+fn advice(why: &str) -> &'static str {
+    let known = [
+        (
+            "AuthenticationFailed",
+            "its user or password is wrong: look at `ACL LIST`, and write % / ? # @ of a password as %25 %2F %3F %23 %40",
+        ),
+        (
+            "Authentication required",
+            "it asks for a user and a password: write redis://USER:PASSWORD@HOST:PORT; Sentinels with a password of their own cannot be used",
+        ),
+        ("UnknownIssuer", "name the authority of its certificate in `store.tls.ca`"),
+        ("UnknownCA", "it does not know who signed the certificate in `store.tls.cert`"),
+        (
+            "CertificateRequired",
+            "it asks for a certificate: name yours in `store.tls.cert` and its key in `store.tls.key`",
+        ),
+        ("CaUsedAsEndEntity", "its certificate is an authority's own: give it one that the authority has signed"),
+        ("NotValidForName", "its certificate is not for the host in the URL"),
+        ("Expired", "its certificate is over"),
+        ("KeyMismatch", "`store.tls.key` is not the key of `store.tls.cert`"),
+        ("read only replica", "it is a replica: name the primary, or its Sentinels with redis+sentinel://"),
+        (
+            "Master with given name not found",
+            "the Sentinels watch no primary of the name behind the slash; `SENTINEL MASTERS` lists them",
+        ),
+        ("reset by peer", "does it speak TLS? then write rediss://"),
+    ];
+    let found = known.into_iter().find(|(said, _)| why.contains(said));
+    found.map_or(
+        "is it running, may this machine reach it, and does it speak TLS just where the URL says rediss?",
+        |(_, todo)| todo,
+    )
 }
 
 /// Whether a URL names a server; none is reached.
@@ -156,7 +194,7 @@ impl RedisStore {
         let server = Server::parse(url, options.step_timeout, options.tls.read()?.as_ref())?;
         let link = Arc::new(Link::new(server, options.step_timeout));
         let unreachable = |failure: Failure| OpenError::Unreachable(failure.error.to_string());
-        let fitness = Arc::new(Fitness::new(options.min_replica_acks, options.assumed));
+        let fitness = Arc::new(Fitness::new(options.min_replica_acks, options.assumed, Arc::clone(&options.observer)));
         fitness.look(&link).await.map_err(unreachable)?;
         let found = fitness.faults();
         if !found.is_empty() {
@@ -220,17 +258,19 @@ impl RedisStore {
         Ok(Reply::read(script, self.run_raw(call).await?)?)
     }
 
+    /// What replicas are asked for, if they are.
+    fn acks(&self) -> Option<Acks> {
+        let wanted = self.options.min_replica_acks;
+        (wanted > 0).then(|| Acks { wanted, patience: self.options.step_timeout / ACKS_SHARE })
+    }
+
     /// For steps whose answer is told to somebody, or acted on: the replicas that were asked for have
     /// it first.
     async fn run_acknowledged(&self, call: Call) -> Result<Reply, Failure> {
-        let wanted = self.options.min_replica_acks;
-        if wanted == 0 {
-            return self.run(call).await;
-        }
+        let Some(acks) = self.acks() else { return self.run(call).await };
         self.fitness.fit()?;
         let script = call.script;
         let (keys, args) = self.bound(call)?;
-        let acks = Acks { wanted, patience: self.options.step_timeout / ACKS_SHARE };
         let reply = Reply::read(script, self.link.acknowledged(script, &keys, &args, acks).await?)?;
         if let Some(stored) = reply.peek() {
             self.has_acknowledged(&stored.row);
@@ -238,22 +278,19 @@ impl RedisStore {
         Ok(reply)
     }
 
+    /// Whether a draft is told only when replicas have it, and it is not known here that they do.
+    fn to_be_sure(&self, row: &Row) -> bool {
+        let known = self.acknowledged[row.id.partition().index()].load(Ordering::Relaxed);
+        self.acks().is_some() && row.state != State::Pending && changed_at(row).is_none_or(|at| at.as_millis() > known)
+    }
+
     /// With acknowledging replicas, an end or a claim is told only when they have it, whoever asks: it
     /// was written before its own step was acknowledged.
     async fn sure(&self, row: &Row) -> Result<(), Failure> {
-        let wanted = self.options.min_replica_acks;
-        if wanted == 0 || row.state == State::Pending {
-            return Ok(());
+        if let Some(acks) = self.acks().filter(|_| self.to_be_sure(row)) {
+            self.link.caught_up(&key(row.id.partition(), "told"), acks).await?;
+            self.has_acknowledged(row);
         }
-        let partition = row.id.partition();
-        let changed = changed_at(row);
-        let known = self.acknowledged[partition.index()].load(Ordering::Relaxed);
-        if changed.is_some_and(|at| at.as_millis() <= known) {
-            return Ok(());
-        }
-        let acks = Acks { wanted, patience: self.options.step_timeout / ACKS_SHARE };
-        self.link.caught_up(&key(partition, "told"), acks).await?;
-        self.has_acknowledged(row);
         Ok(())
     }
 
@@ -432,7 +469,8 @@ impl Store for RedisStore {
     }
 
     async fn same_keys(&self, fingerprint: &Digest) -> Result<bool, StoreError> {
-        let same = self.told("same_keys", queries::same_fingerprint(&self.link, fingerprint)).await?;
+        let found = self.told("same_keys", queries::fingerprint(&self.link, fingerprint)).await?;
+        let same = found != Fingerprint::Other;
         if same {
             self.fitness.must_have(*fingerprint);
         }

@@ -13,89 +13,25 @@ use crate::base::digest::Digest;
 use crate::base::id::{DraftId, NodeId, Partition};
 use crate::base::time::Timestamp;
 use crate::draft::state::Status;
-use crate::store::contract::{Due, Filter, PAGE_MAX, SWEEP_MAX, StoreError, page_is_full};
+use crate::store::contract::{Due, Filter, PAGE_MAX, SWEEP_MAX, page_is_full};
 use crate::store::cursor::{Cursor, Page};
 use crate::store::row::{Event, Stored};
 use crate::store::steps::care::{listed, place};
 
-use super::clock::Seen;
-use super::fields::Fields;
+use super::arguments::{Call, names};
+use super::drafts::{line_range, strange};
 use super::link::{Failure, Link};
-use super::reply::{pairs, text, texts, time};
+use super::reply::{text, texts};
 use super::script::SCRIPTS;
-use super::steps::{Call, names};
 use super::{RedisStore, key};
 
 /// How large the probe of readiness is in each partition: all of them about as much as a usual hold.
 const PROBE_BYTES: usize = 256;
 
-fn strange(what: &str) -> StoreError {
-    StoreError::Corrupt(format!("an answer of the server cannot be read: {what}"))
-}
-
-/// All lines of the index that begin with `stem`, as bounds of a range.
-fn line_range(stem: &str) -> (Vec<u8>, Vec<u8>) {
-    let from = [b"[".as_slice(), stem.as_bytes()].concat();
-    let to = [b"[".as_slice(), stem.as_bytes(), b"\xff"].concat();
-    (from, to)
-}
+/// How many drafts of a list are read at once; a page may turn out to be full before their end.
+const READ_AHEAD: usize = 8;
 
 impl RedisStore {
-    /// One draft as it stands.
-    pub(super) async fn load(&self, id: &DraftId) -> Result<Option<Stored>, Failure> {
-        let mut ask = redis::pipe();
-        ask.cmd("HGETALL").arg(key(id.partition(), &format!("d:{id}")));
-        // Who judges a draft by its times does it by the partition's, as the scripts do.
-        ask.cmd("HMGET").arg(key(id.partition(), "meta")).arg("clock").arg("raw");
-        if !self.link.is_cluster() {
-            ask.cmd("TIME");
-        }
-        let mut answers = self.link.ask(&ask, true).await?.into_iter();
-        let found = pairs(answers.next().unwrap_or_default())?;
-        self.has_seen(id.partition(), answers.next().unwrap_or_default());
-        if let Some(Ok(now)) = answers.next().map(time) {
-            self.times.server_is_at(now);
-        }
-        if found.is_empty() {
-            return Ok(None);
-        }
-        let stored = Fields::new(id.clone(), found).stored()?;
-        self.sure(&stored.row).await?;
-        Ok(Some(stored))
-    }
-
-    /// Notes what a partition says of its time. What cannot be read is refused by every script.
-    fn has_seen(&self, partition: Partition, meta: Value) {
-        let Ok(numbers) = texts(meta) else { return };
-        let number = |at: usize| numbers.get(at).and_then(|text| text.parse().ok()).map(Timestamp::from_millis);
-        if let (Some(clock), Some(raw)) = (number(0), number(1)) {
-            self.times.partition_has_seen(partition, Seen { clock, raw });
-        }
-    }
-
-    /// The draft that a token opens. The digest does not tell the partition, so each is asked, in
-    /// one pipeline.
-    pub(super) async fn find_token(&self, digest: &Digest) -> Result<Option<Stored>, Failure> {
-        let (from, to) = line_range(&format!("tok {digest} "));
-        let mut ask = redis::pipe();
-        for partition in Partition::all() {
-            let index = key(partition, "ix");
-            ask.cmd("ZRANGEBYLEX").arg(index).arg(&from).arg(&to).arg("LIMIT").arg(0).arg(1);
-        }
-        let mut lines = Vec::new();
-        for found in self.link.ask(&ask, true).await? {
-            lines.extend(texts(found)?);
-        }
-        let Some(line) = lines.first() else { return Ok(None) };
-        let id = line.rsplit(' ').next().unwrap_or_default();
-        let id: DraftId = id.parse().map_err(|_| strange("a token's draft"))?;
-        match self.load(&id).await? {
-            Some(stored) if stored.row.token_digest == *digest => Ok(Some(stored)),
-            Some(_) => Err(StoreError::Corrupt(format!("draft {id}: a token that is not its own opens it")).into()),
-            None => Ok(None),
-        }
-    }
-
     /// A page, newest first, without responses.
     pub(super) async fn page(&self, filter: &Filter) -> Result<Vec<Stored>, Failure> {
         let limit = filter.limit.clamp(1, PAGE_MAX);
@@ -107,15 +43,16 @@ impl RedisStore {
         let mut ids: Vec<DraftId> = found.into_iter().flatten().collect();
         ids.sort_by(|one, other| place(other).cmp(place(one)));
         let mut page = Vec::new();
-        let mut ids = ids.into_iter();
-        while !page_is_full(&page, limit)
-            && let Some(id) = ids.next()
-        {
-            match self.load(&id).await {
+        let mut behind = false;
+        for some in ids.chunks(READ_AHEAD) {
+            for stored in self.read_listed(some, &mut behind).await? {
                 // It may have moved on since its index was read.
-                Ok(Some(stored)) if listed(&stored.row, filter) => page.push(Stored { response: None, ..stored }),
-                Ok(_) | Err(Failure { error: StoreError::Corrupt(_), .. }) => {}
-                Err(failure) => return Err(failure),
+                if !page_is_full(&page, limit) && listed(&stored.row, filter) {
+                    page.push(stored);
+                }
+            }
+            if page_is_full(&page, limit) {
+                break;
             }
         }
         Ok(page)
@@ -247,19 +184,39 @@ impl RedisStore {
         for partition in Partition::all() {
             ask.cmd("SET").arg(key(partition, "probe")).arg(vec![0_u8; PROBE_BYTES]);
         }
-        self.link.ask(&ask, false).await.map(drop)
+        self.link.ask(&ask, false).await?;
+        // A user may be kept from scripts alone.
+        let nothing = Filter { limit: 1, statuses: vec![Status::Pending], ..Filter::default() };
+        self.ids(Partition::first(), &nothing, 1).await?;
+        let Some(acks) = self.acks() else { return Ok(()) };
+        // The partitions of a Cluster have primaries of their own.
+        let asked = if self.link.is_cluster() { Partition::COUNT } else { 1 };
+        let keys: Vec<String> = Partition::all().take(asked).map(|partition| key(partition, "told")).collect();
+        try_join_all(keys.iter().map(|key| self.link.caught_up(key, acks))).await.map(drop)
     }
 }
 
+/// What the server says of the key-set fingerprint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fingerprint {
+    /// It had none; it has this one now.
+    Written,
+    Same,
+    Other,
+}
+
 /// Compares the key-set fingerprint with the first node's; writes it if there is none.
-pub(super) async fn same_fingerprint(link: &Link, own: &Digest) -> Result<bool, Failure> {
+pub(super) async fn fingerprint(link: &Link, own: &Digest) -> Result<Fingerprint, Failure> {
     let mut ask = redis::pipe();
     ask.cmd("SET").arg(key(Partition::first(), "keys")).arg(own.to_hex()).arg("NX").arg("GET");
     // Asked twice it does what it does once, so it may be asked again as what only reads.
-    match link.ask(&ask, true).await?.pop().unwrap_or_default() {
-        Value::Nil => Ok(true),
-        known => Ok(text(known)? == own.to_hex()),
-    }
+    Ok(match link.ask(&ask, true).await?.pop().unwrap_or_default() {
+        Value::Nil => Fingerprint::Written,
+        known => match text(known)? == own.to_hex() {
+            true => Fingerprint::Same,
+            false => Fingerprint::Other,
+        },
+    })
 }
 
 /// An entry of a stream, `[id, [name, value, …]]`: the number in its id, and the event if it is one.

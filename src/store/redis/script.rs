@@ -224,7 +224,7 @@ mod tests {
             let parts = uses.split_whitespace().map(|part| source(&format!("lib/{part}")));
             for text in std::iter::once(own.clone()).chain(parts) {
                 texts.push_str(&text);
-                for call in ["plain(", "reply(", "return { ", "word, answer = "] {
+                for call in ["plain(", "reply(", "return { "] {
                     for (place, _) in text.match_indices(call) {
                         let line = text[place + call.len()..].lines().next().unwrap_or_default();
                         let words = line.split('\'').skip(1).step_by(2).map(str::to_owned);

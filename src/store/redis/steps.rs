@@ -1,7 +1,7 @@
 //! Each step of the contract as one call of its script: arguments in, words out.
 //!
-//! Checks here only what needs no draft, with the same functions as the other stores. Must never
-//! decide what a script decides.
+//! Owns what the words of an answer mean. Checks only what needs no draft, with the same functions
+//! as the other stores. Must never decide what a script decides.
 
 use std::time::Duration;
 
@@ -10,118 +10,21 @@ use crate::base::id::{DraftId, NodeId, Partition, StepId};
 use crate::base::time::Timestamp;
 use crate::draft::decision::{Decider, DeciderKind};
 use crate::draft::outcome::Failure as Ending;
-use crate::draft::proof::{Proof, withdrawn_by};
-use crate::draft::state::Verdict;
+use crate::draft::proof::withdrawn_by;
 use crate::store::contract::{
-    Decide, Decided, Ended, HOLD_AHEAD_MAX, HOLD_BEHIND_MAX, Held, Hold, Mark, Reject, Renewed, Settle, Settled,
-    StoreError, TakenOver,
+    Decide, Decided, Ended, Held, Hold, Mark, Reject, Renewed, Settle, Settled, StoreError, TakenOver,
 };
 use crate::store::rights::Claim;
 use crate::store::row::Stored;
 use crate::store::steps::release::{LOST_TEXT, TAKE_OVER};
 use crate::store::steps::{LEASE_MAX, bounded, decide, hold, misuse, reason_code, settle};
 
-use super::fields::{evidence_line, evidence_rest, fixed};
+use super::RedisStore;
+use super::arguments::{Call, end, holding, json, millis, names};
+use super::fields::evidence_rest;
 use super::link::Failure;
 use super::reply::Reply;
-use super::script::{SCRIPTS, Script, verdict_word};
-use super::{RedisStore, key};
-
-/// The arguments of one call, by the names of the script's head.
-pub(super) struct Call {
-    pub(super) script: &'static Script,
-    pub(super) partition: Partition,
-    args: Vec<(&'static str, Vec<u8>)>,
-}
-
-impl Call {
-    pub(super) fn new(script: &'static Script, id: &DraftId) -> Self {
-        Self { script, partition: id.partition(), args: Vec::with_capacity(16) }.with("id", id.as_str())
-    }
-
-    pub(super) fn of(script: &'static Script, partition: Partition) -> Self {
-        Self { script, partition, args: Vec::with_capacity(16) }
-    }
-
-    pub(super) fn with(mut self, name: &'static str, value: impl Into<Vec<u8>>) -> Self {
-        self.args.push((name, value.into()));
-        self
-    }
-
-    pub(super) fn number(self, name: &'static str, value: impl std::fmt::Display) -> Self {
-        self.with(name, value.to_string())
-    }
-
-    fn step(self, step: StepId) -> Self {
-        self.with("step", String::from(step))
-    }
-
-    fn digest(self, name: &'static str, value: Option<&Digest>) -> Self {
-        self.with(name, value.map(Digest::to_hex).unwrap_or_default())
-    }
-
-    /// The keys that the head names.
-    pub(super) fn keys(&self) -> Result<Vec<String>, StoreError> {
-        let draft = |arg: &str| {
-            let found = self.args.iter().find(|(name, _)| *name == arg);
-            let id = found.and_then(|(_, id)| std::str::from_utf8(id).ok());
-            id.map(|id| format!("d:{id}")).ok_or_else(|| misuse(&format!("{} without {arg}", self.script.name)))
-        };
-        let named = |name: &&'static str| {
-            let own = match *name {
-                "draft" => draft("id")?,
-                "old" => draft("old")?,
-                other => other.to_owned(),
-            };
-            Ok(key(self.partition, &own))
-        };
-        self.script.keys.iter().map(named).collect()
-    }
-
-    /// In the order of the head. A name that the head has not, or one that is missing, is a mistake
-    /// of this crate: nothing is sent.
-    pub(super) fn ordered(mut self) -> Result<Vec<Vec<u8>>, StoreError> {
-        let mut ordered = Vec::with_capacity(self.args.len());
-        for name in &self.script.args {
-            let place = self.args.iter().position(|(own, _)| own == name);
-            let place = place.ok_or_else(|| misuse(&format!("{} without {name}", self.script.name)))?;
-            ordered.push(self.args.swap_remove(place).1);
-        }
-        match self.args.first() {
-            None => Ok(ordered),
-            Some((name, _)) => Err(misuse(&format!("{} with {name}", self.script.name))),
-        }
-    }
-}
-
-fn json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
-    serde_json::to_string(value).map_err(|error| StoreError::Unavailable(error.to_string()))
-}
-
-fn millis(duration: Duration) -> u128 {
-    duration.as_millis()
-}
-
-fn holding(call: Call, ask: &Hold, sealed_digest: &Digest) -> Call {
-    call.with("fixed", fixed(ask, sealed_digest))
-        .with("tenant", ask.tenant.as_str())
-        .with("owner", ask.owner_hash.to_hex())
-        .with("tool", ask.tool.as_str())
-        .with("args_hash", ask.args_hash.to_hex())
-        .with("join", ask.join_key.to_hex())
-        .with("token", ask.token_digest.to_hex())
-        .with("sealed_digest", sealed_digest.to_hex())
-        .number("created_at", ask.created_at.as_millis())
-        .number("expires_at", ask.expires_at.as_millis())
-        .with("session", ask.session.as_str())
-        .digest("ckey", ask.caller_key.as_ref())
-        .with("sealed", ask.sealed.as_slice())
-        .number("pending_max", ask.limits.pending_max)
-        .number("holds_max", ask.limits.holds_max)
-        .number("window_ms", millis(ask.limits.window))
-        .number("ahead_ms", millis(HOLD_AHEAD_MAX))
-        .number("behind_ms", millis(HOLD_BEHIND_MAX))
-}
+use super::script::{SCRIPTS, Script};
 
 /// The answer of a hold, and of a repetition.
 fn held(reply: Reply, ask: Hold) -> Result<Held, StoreError> {
@@ -365,31 +268,6 @@ impl RedisStore {
         }
         Ok(settled)
     }
-}
-
-/// Names, one to a line: they have no control characters.
-pub(super) fn names(nodes: &[NodeId]) -> String {
-    nodes.iter().map(NodeId::as_str).collect::<Vec<_>>().join("\n")
-}
-
-fn end(call: Call, ask: &Settle, by: Option<&Decider>) -> Result<Call, StoreError> {
-    let outcome = Proof {
-        epoch: ask.epoch,
-        evidence: ask.evidence.clone(),
-        response: ask.response.as_deref().map(Digest::of),
-        by: by.cloned(),
-        mac: ask.mac,
-    };
-    let failure = ask.failure.filter(|_| ask.verdict == Verdict::Failed);
-    Ok(call
-        .step(ask.step)
-        .with("verdict", verdict_word(ask.verdict))
-        .with("evidence", evidence_line(&ask.evidence))
-        .with("failure", failure.map(Ending::as_str).unwrap_or_default())
-        .with("receipt", ask.receipt.as_ref().map(json).transpose()?.unwrap_or_default())
-        .with("outcome", json(&outcome)?)
-        .with("has_response", if ask.response.is_some() { "1" } else { "0" })
-        .with("response", ask.response.clone().unwrap_or_default()))
 }
 
 fn ended(reply: Reply) -> Result<Ended, Failure> {

@@ -40,7 +40,9 @@ impl TlsFiles {
             None => None,
             Some(files) => {
                 let (client_cert, client_key) = (certificates(&files.cert)?, bytes(&files.key)?);
-                PrivateKeyDer::from_pem_slice(&client_key).map_err(|_| wrong(&files.key, "it has no private key"))?;
+                PrivateKeyDer::from_pem_slice(&client_key).map_err(|_| {
+                    wrong(&files.key, "it has no private key that can be read; one with a passphrase cannot")
+                })?;
                 Some(ClientTlsConfig { client_cert, client_key })
             }
         };

@@ -27,6 +27,8 @@ fn a_server_that_lost_everything_is_still_of_the_keys_that_use_it() {
     let (first, mut redis, upstream) = alone("", |setup| setup);
     wiped(&mut redis);
     until("the guard uses the empty server", || first.control_get("/readyz").status == 200);
+    assert!(first.printed().contains("every draft that waited is gone"), "{}", first.printed());
+    assert_eq!(first.metrics().sum("countersign_store_errors_total", &["kind=\"emptied\""]), 1.0);
     let ended = Setup::over(&upstream).on_redis(&redis, "").start_in_vain();
     assert_eq!(ended.status.code(), Some(2), "{}", ended.said());
     assert!(ended.error().contains("other keys"), "{}", ended.error());
@@ -36,6 +38,42 @@ fn a_server_that_lost_everything_is_still_of_the_keys_that_use_it() {
     until("the guard has noticed it", || first.control_get("/readyz").status == 503);
     first.agent().post("/tasks", &json!({"title": "no"})).must_refuse(503, "CONFIRMATION_SERVICE_UNAVAILABLE");
     assert!(first.printed().contains("other keys"), "{}", first.printed());
+}
+
+/// One line with a score of its own hides all lines of an index: nothing is held beside a call that was made
+/// before, and what to do is said.
+#[test]
+fn an_index_that_somebody_wrote_into_is_told_and_nothing_is_made_twice() {
+    let (guard, redis, upstream) = alone("", |setup| setup);
+    let draft = guard.agent().hold_task("once");
+    guard.approver().confirm_fully(&draft);
+    let index = format!("cs:{{{}}}:ix", &draft.id[3..4]);
+    for score in ["5", "-1"] {
+        redis.command(&["ZADD", &index, score, "a"]);
+        until("the guard has noticed it", || guard.control_get("/readyz").status == 503);
+        let problem = guard.agent().post("/tasks", &json!({"title": "once"}));
+        problem.must_refuse(503, "CONFIRMATION_SERVICE_UNAVAILABLE");
+        assert!(guard.printed().contains("ZREMRANGEBYSCORE"), "{}", guard.printed());
+        redis.command(&["ZREMRANGEBYSCORE", &index, "-inf", "(0"]);
+        redis.command(&["ZREMRANGEBYSCORE", &index, "(0", "+inf"]);
+        until("it is ready again", || guard.control_get("/readyz").status == 200);
+    }
+    guard.agent().post("/tasks", &json!({"title": "once"})).must_be(201);
+    assert_eq!(upstream.effects("/tasks"), 1);
+}
+
+/// A user that may do everything but run scripts can hold nothing.
+#[test]
+fn a_user_without_scripts_is_refused_at_the_start() {
+    let (redis, upstream) = (Redis::start_on_tcp(&DURABLE), Upstream::start());
+    redis.command(&["ACL", "SETUSER", "guard", "on", ">secret", "~cs:*", "&cs:*", "+@all", "-@scripting"]);
+    let url = format!("redis://guard:secret@127.0.0.1:{}", redis.port());
+    let ended = Setup::over(&upstream).section("store", &format!("{{url: \"{url}\"}}")).start_in_vain();
+    assert_eq!(ended.status.code(), Some(3), "{}", ended.said());
+    assert!(ended.error().contains("evalsha"), "{}", ended.error());
+    let url = format!("redis://guard:wrong@127.0.0.1:{}", redis.port());
+    let ended = Setup::over(&upstream).section("store", &format!("{{url: \"{url}\"}}")).start_in_vain();
+    assert!(ended.error().contains("its user or password is wrong"), "{}", ended.error());
 }
 
 #[test]

@@ -30,6 +30,9 @@ fn confirmed_at_last(guard: &Guard, draft: &Draft) -> Value {
 #[test]
 fn what_a_caller_was_told_the_replica_has() {
     let (guard, replica, _primary, upstream) = replicated(|setup| setup);
+    // A replica that has just come may be too late for the look at the start.
+    until("the guard is ready", || guard.control_get("/readyz").status == 200);
+    let begun = unacknowledged(&guard);
     for n in 0..5 {
         let draft = guard.agent().hold_task(&format!("task {n}"));
         guard.approver().confirm_fully(&draft);
@@ -39,7 +42,25 @@ fn what_a_caller_was_told_the_replica_has() {
         assert_eq!(field(&replica, &other, "state"), "rejected");
     }
     assert_eq!(upstream.effects("/tasks"), 5);
-    assert_eq!(unacknowledged(&guard), 0.0);
+    assert_eq!(unacknowledged(&guard), begun);
+}
+
+/// One that is started while its replica is away lets reads pass, says that it is not ready, and takes
+/// holds once the replica is there.
+#[test]
+fn a_guard_without_its_replica_starts_and_is_not_ready() {
+    let (primary, upstream) = (Redis::start_on_tcp(&DURABLE), Upstream::start());
+    let store = "min_replica_acks: 1, timeout: 1200ms";
+    let guard = Setup::over(&upstream).on_redis(&primary, store).start();
+    guard.control_get("/readyz").must_be(503);
+    assert!(guard.printed().contains("0 of 1 replicas"), "{}", guard.printed());
+    guard.agent().get("/tasks").must_be(200);
+    guard.agent().post("/tasks", &json!({"title": "not yet"})).must_refuse(503, "CONFIRMATION_SERVICE_UNAVAILABLE");
+    let _replica = Redis::replica_of(&primary, &DURABLE);
+    until("the guard is ready", || guard.control_get("/readyz").status == 200);
+    let draft = guard.agent().hold_task("now");
+    guard.approver().confirm_fully(&draft);
+    assert_eq!(upstream.effects("/tasks"), 1);
 }
 
 #[test]
@@ -58,6 +79,11 @@ fn a_decision_that_no_replica_has_is_uncertain_and_the_same_confirm_ends_with_on
         .post("/tasks", &json!({"title": "no replica would know it"}))
         .must_refuse(503, "CONFIRMATION_SERVICE_UNAVAILABLE");
     guard.approver().reject(&unwanted, "no").must_refuse(503, "DECISION_UNCERTAIN");
+    guard.control_get("/readyz").must_be(503);
+    // What waits for a decision is still shown, without what no replica has.
+    let shown = guard.approver().get("/v1/drafts").must_be(200).json();
+    let ids: Vec<&Value> = shown["drafts"].as_array().unwrap().iter().map(|line| &line["draft_id"]).collect();
+    assert!(!ids.contains(&&json!(draft.id)) && !ids.contains(&&json!(unwanted.id)), "{shown}");
 
     replica.resume();
     let told = confirmed_at_last(&guard, &draft);

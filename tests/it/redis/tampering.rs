@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{Pair, alone, field, found_by, in_partition, key_of, lead, mislead};
+use super::{
+    Pair, SHORT_LEASE, alone, brisk, ended, field, found_by, in_partition, key_of, lead, mislead, start_confirming,
+};
 use crate::support::{Draft, Guard, Redis, Request, sha256_hex, tokens, until};
 
 /// The lines of the field `fixed`, which never change, by their names.
@@ -182,6 +184,51 @@ fn p2_swapped_bodies_send_neither() {
 }
 
 #[test]
+fn p2_a_record_under_the_name_of_another_draft_is_neither_shown_nor_sent() {
+    let pair = Pair::start();
+    let (agent, approver) = (pair.one.agent(), pair.one.approver());
+    let wanted = agent.hold("/pay", &json!({"to": "a", "amount": 1}));
+    approver.confirm_fully(&wanted);
+    let named = agent.hold("/pay", &json!({"to": "b", "amount": 2}));
+    // Everything of a call that was sent, under the name and the token of one that waits: nothing in clear
+    // contradicts the record.
+    let token = fixed(&pair.redis, &named, "token");
+    let record = sealed(&pair.redis, &wanted);
+    write(&pair.redis, &named, "sealed", &record);
+    write(&pair.redis, &named, "fixed", field(&pair.redis, &wanted, "fixed").as_bytes());
+    write_fixed(&pair.redis, &named, "token", &token);
+    assert_eq!(fixed(&pair.redis, &named, "sealed_digest"), sha256_hex(&record));
+    for guard in [&pair.one, &pair.two] {
+        for seen in [&wanted, &named] {
+            let confirm = Draft { id: named.id.clone(), args_hash: seen.args_hash.clone() };
+            let answer = guard.approver().confirm(&confirm);
+            assert_eq!((answer.status, answer.code().as_str()), (409, "DRAFT_INTEGRITY_FAILED"), "{}", answer.text());
+        }
+        guard.agent().result(&named).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+    }
+    assert_eq!(pair.upstream.effects("/pay"), 1, "the first payment, once");
+}
+
+#[test]
+fn p2_a_body_that_is_swapped_after_the_claim_is_not_sent_by_whoever_takes_it_over() {
+    let mut pair = Pair::stopping_at("after_claim");
+    let small = pair.one.agent().hold("/pay", &json!({"to": "a", "amount": 1}));
+    let large = pair.one.agent().hold("/pay", &json!({"to": "a", "amount": 1_000_000}));
+    let _wire = start_confirming(&pair.one, &small);
+    pair.one.wait_at_point();
+    pair.one.crash();
+    let record = sealed(&pair.redis, &large);
+    write(&pair.redis, &small, "sealed", &record);
+    let token = fixed(&pair.redis, &small, "token");
+    write(&pair.redis, &small, "fixed", field(&pair.redis, &large, "fixed").as_bytes());
+    write_fixed(&pair.redis, &small, "token", &token);
+    let taken = |guard: &Guard| guard.metrics().sum("countersign_take_overs_total", &[]);
+    until("the other has taken it over twice", || taken(&pair.two) >= 2.0);
+    pair.two.approver().confirm(&small).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+    assert_eq!(pair.upstream.heads(), 0);
+}
+
+#[test]
 fn p3_an_older_record_put_back_after_the_send_is_not_sent_again() {
     let (mut guard, redis, upstream) = alone("", |setup| setup);
     let draft = guard.agent().hold_task("sent once");
@@ -199,6 +246,56 @@ fn p3_an_older_record_put_back_after_the_send_is_not_sent_again() {
         assert_eq!(upstream.effects("/tasks"), 1);
     }
     assert!(guard.metrics().sum("countersign_duplicate_release_total", &[]) >= 1.0);
+}
+
+#[test]
+fn p5_a_no_to_an_older_record_that_was_put_back_does_not_make_it_unsent() {
+    let (guard, redis, upstream) = alone("", |setup| setup);
+    for withdrawn in [false, true] {
+        let draft = guard.agent().hold_task(&format!("sent once {withdrawn}"));
+        let pending = copy(&redis, &draft);
+        guard.approver().confirm_fully(&draft);
+        put_back(&redis, &draft, &pending);
+        let answer = if withdrawn { guard.agent().withdraw(&draft) } else { guard.approver().reject(&draft, "no") };
+        let problem = answer.must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+        assert_eq!((&problem["executed"], &problem["upstream_called"]), (&json!("unknown"), &json!(true)), "{problem}");
+        let problem = guard.agent().result(&draft).must_refuse(409, "DRAFT_INTEGRITY_FAILED");
+        assert_eq!(problem["executed"], "unknown", "{problem}");
+    }
+    assert_eq!(upstream.effects("/tasks"), 2);
+}
+
+#[test]
+fn p3_the_claim_itself_put_back_after_its_send_is_not_sent_again() {
+    let (mut guard, redis, upstream) = alone(SHORT_LEASE, |setup| brisk(setup).stopping_at("after_claim"));
+    let draft = guard.agent().hold_task("sent once");
+    let _wire = start_confirming(&guard, &draft);
+    guard.wait_at_point();
+    // That moment, word for word: a genuine vote, a claim of this process, and the lines that lead to it.
+    let (claimed, lines) = (copy(&redis, &draft), found_by(&redis, &draft, ""));
+    assert_eq!(
+        (field(&redis, &draft, "state").as_str(), field(&redis, &draft, "attempts").as_str()),
+        ("running/claimed", "0")
+    );
+    assert_eq!(ended(&guard, &draft)["status"], "succeeded");
+    for restart in [false, true] {
+        if restart {
+            guard.crash();
+        }
+        for line in found_by(&redis, &draft, "") {
+            redis.command(&["ZREM", &in_partition(&draft, "ix"), &line]);
+        }
+        put_back(&redis, &draft, &claimed);
+        lines.iter().for_each(|line| lead(&redis, &draft, line));
+        if restart {
+            guard.start_again();
+        }
+        let end = ended(&guard, &draft);
+        assert_eq!((&end["status"], upstream.effects("/tasks")), (&json!("unverifiable"), 1), "{end}");
+        guard.approver().confirm(&draft).must_refuse(504, "COMMIT_OUTCOME_UNKNOWN");
+        assert!(guard.metrics().sum("countersign_duplicate_release_total", &[]) >= 1.0);
+    }
+    assert_eq!(upstream.heads(), 1);
 }
 
 #[test]

@@ -180,6 +180,23 @@ fn p3_an_ended_draft_written_back_to_claimed_is_not_sent_again() {
     guard.must_be_alive();
 }
 
+#[test]
+fn p5_an_old_claim_written_over_what_was_sent_does_not_make_it_unsent() {
+    let (guard, redis, upstream) = alone("", |setup| setup);
+    let draft = guard.agent().hold_task("sent once");
+    guard.approver().confirm_fully(&draft);
+    let gone = ["receipt", "outcome", "out_ev", "evidence", "ended_at", "sent_at", "kept", "response", "m:settle"];
+    redis.command(&[&["HDEL", &key_of(&draft)], &gone[..]].concat());
+    // A claim that is too old to be sent ends as not executed, unless the journal knows better.
+    let now: i64 = redis.command(&["TIME"]).texts()[0].parse().expect("seconds");
+    let long_ago = ((now - 120) * 1_000).to_string();
+    claim(&redis, &draft, "running/claimed", &[("attempts", "0"), ("claimed_at", &long_ago)]);
+    let end = ended(&guard, &draft);
+    assert_eq!((&end["status"], &end["intact"]), (&json!("unverifiable"), &json!(true)), "{end}");
+    guard.approver().confirm(&draft).must_refuse(504, "COMMIT_OUTCOME_UNKNOWN");
+    assert_eq!(upstream.effects("/tasks"), 1);
+}
+
 /// Whoever reads the server, its log of commands or a copy of its memory learns no token, no credential and
 /// nothing of what is asked for.
 #[test]

@@ -1,0 +1,148 @@
+//! Drafts by their ids and by their tokens: what a hash of the server says, with the time of its
+//! partition.
+//!
+//! Owns which fields are read. Must never hand out a draft of which replicas that were asked for do not
+//! know yet.
+
+use std::collections::HashMap;
+
+use redis::Value;
+
+use crate::base::digest::Digest;
+use crate::base::id::{DraftId, Partition};
+use crate::base::time::Timestamp;
+use crate::store::contract::StoreError;
+use crate::store::row::Stored;
+
+use super::clock::Seen;
+use super::fields::{Fields, NAMES};
+use super::link::{Failure, UNACKNOWLEDGED};
+use super::reply::{pairs, texts, time};
+use super::{RedisStore, key};
+
+/// The field of a draft's sealed bytes.
+const SEALED: &str = "sealed";
+
+/// The fields that were asked for by name, as far as they are there.
+fn named(value: Value) -> Result<HashMap<Vec<u8>, Vec<u8>>, StoreError> {
+    let Value::Array(values) = value else { return Err(strange("no fields")) };
+    let names = NAMES.iter().chain(std::iter::once(&SEALED));
+    let field = |(name, value): (&&str, Value)| match value {
+        Value::Nil => None,
+        Value::BulkString(bytes) => Some(Ok((name.as_bytes().to_vec(), bytes))),
+        _ => Some(Err(strange("a field is none"))),
+    };
+    names.zip(values).filter_map(field).collect()
+}
+
+pub(super) fn strange(what: &str) -> StoreError {
+    StoreError::Corrupt(format!("an answer of the server cannot be read: {what}"))
+}
+
+/// All lines of the index that begin with `stem`, as bounds of a range.
+pub(super) fn line_range(stem: &str) -> (Vec<u8>, Vec<u8>) {
+    let from = [b"[".as_slice(), stem.as_bytes()].concat();
+    let to = [b"[".as_slice(), stem.as_bytes(), b"\xff"].concat();
+    (from, to)
+}
+
+impl RedisStore {
+    /// One draft as it stands.
+    pub(super) async fn load(&self, id: &DraftId) -> Result<Option<Stored>, Failure> {
+        let found = self.read(std::slice::from_ref(id), true).await?.pop().unwrap_or(Ok(None))?;
+        if let Some(stored) = &found {
+            self.sure(&stored.row).await?;
+        }
+        Ok(found)
+    }
+
+    /// Some drafts of a list as they stand, without their responses. What cannot be read is left out, and
+    /// so is what replicas do not have yet: they are waited for once, by the first that needs it.
+    pub(super) async fn read_listed(&self, ids: &[DraftId], behind: &mut bool) -> Result<Vec<Stored>, Failure> {
+        let mut listed = Vec::with_capacity(ids.len());
+        for found in self.read(ids, false).await? {
+            match found {
+                Ok(Some(stored)) if *behind && self.to_be_sure(&stored.row) => {}
+                Ok(Some(stored)) => match self.sure(&stored.row).await {
+                    Ok(()) => listed.push(stored),
+                    Err(failure) if failure.kind == UNACKNOWLEDGED => *behind = true,
+                    Err(failure) => return Err(failure),
+                },
+                Ok(None) | Err(StoreError::Corrupt(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Drafts as they stand, in one pipeline; without their responses unless they are asked for. One that
+    /// cannot be read fails by itself.
+    async fn read(&self, ids: &[DraftId], responses: bool) -> Result<Vec<Result<Option<Stored>, StoreError>>, Failure> {
+        let mut ask = redis::pipe();
+        for id in ids {
+            let hash = key(id.partition(), &format!("d:{id}"));
+            if responses {
+                ask.cmd("HGETALL").arg(hash);
+            } else {
+                ask.cmd("HMGET").arg(&hash).arg(&NAMES[..]).arg(SEALED);
+                ask.cmd("HEXISTS").arg(hash).arg("response");
+            }
+            // Who judges a draft by its times does it by the partition's, as the scripts do.
+            ask.cmd("HMGET").arg(key(id.partition(), "meta")).arg("clock").arg("raw");
+        }
+        if !self.link.is_cluster() {
+            ask.cmd("TIME");
+        }
+        let mut answers = self.link.ask(&ask, true).await?.into_iter();
+        let mut read = Vec::with_capacity(ids.len());
+        for id in ids {
+            let mut next = || answers.next().unwrap_or_default();
+            let (found, has_response) = match responses {
+                true => (pairs(next()), None),
+                false => (named(next()), Some(next() == Value::Int(1))),
+            };
+            self.has_seen(id.partition(), next());
+            read.push(found.and_then(|found| match (Fields::new(id.clone(), found), has_response) {
+                (fields, _) if fields.is_empty() => Ok(None),
+                (fields, None) => fields.stored().map(Some),
+                (fields, Some(has_response)) => fields.listed(has_response).map(Some),
+            }));
+        }
+        if let Some(Ok(now)) = answers.next().map(time) {
+            self.times.server_is_at(now);
+        }
+        Ok(read)
+    }
+
+    /// Notes what a partition says of its time. What cannot be read is refused by every script.
+    fn has_seen(&self, partition: Partition, meta: Value) {
+        let Ok(numbers) = texts(meta) else { return };
+        let number = |at: usize| numbers.get(at).and_then(|text| text.parse().ok()).map(Timestamp::from_millis);
+        if let (Some(clock), Some(raw)) = (number(0), number(1)) {
+            self.times.partition_has_seen(partition, Seen { clock, raw });
+        }
+    }
+
+    /// The draft that a token opens. The digest does not tell the partition, so each is asked, in
+    /// one pipeline.
+    pub(super) async fn find_token(&self, digest: &Digest) -> Result<Option<Stored>, Failure> {
+        let (from, to) = line_range(&format!("tok {digest} "));
+        let mut ask = redis::pipe();
+        for partition in Partition::all() {
+            let index = key(partition, "ix");
+            ask.cmd("ZRANGEBYLEX").arg(index).arg(&from).arg(&to).arg("LIMIT").arg(0).arg(1);
+        }
+        let mut lines = Vec::new();
+        for found in self.link.ask(&ask, true).await? {
+            lines.extend(texts(found)?);
+        }
+        let Some(line) = lines.first() else { return Ok(None) };
+        let id = line.rsplit(' ').next().unwrap_or_default();
+        let id: DraftId = id.parse().map_err(|_| strange("a token's draft"))?;
+        match self.load(&id).await? {
+            Some(stored) if stored.row.token_digest == *digest => Ok(Some(stored)),
+            Some(_) => Err(StoreError::Corrupt(format!("draft {id}: a token that is not its own opens it")).into()),
+            None => Ok(None),
+        }
+    }
+}
