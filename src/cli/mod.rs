@@ -38,7 +38,7 @@ Exit codes: 0 done, 1 refused or mistakes found, 2 wrong use or a file that cann
 3 something that is needed cannot be reached, 4 the outcome is not known (yet)"
 )]
 struct Cli {
-    /// Print results as JSON, one object a line
+    /// Print results as JSON, one object; of `drafts watch` one object a line
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]

@@ -330,7 +330,7 @@ async fn the_deployments_server_and_its_user_are_enough() {
     let lines =
         |text: &'static str| text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     // Where it listens and keeps things is the test's own.
-    let own = ["bind", "protected-mode", "aclfile"];
+    let own = ["bind", "protected-mode", "dir", "aclfile"];
     let mut options = Vec::new();
     for line in lines(include_str!("../../deploy/redis.conf")) {
         let (name, value) = line.split_once(' ').unwrap();

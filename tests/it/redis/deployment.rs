@@ -3,12 +3,13 @@
 use serde_json::json;
 
 use super::DURABLE;
-use crate::support::{Guard, Redis, Setup, Upstream, sha256_hex, tokens};
+use crate::support::{Guard, Redis, Setup, Upstream, sha256_hex, tokens, until};
 
 const CONFIG: &str = include_str!("../../../deploy/countersign.yaml");
 const POLICY: &str = include_str!("../../../deploy/policies/orders.yaml");
 const ENVIRONMENT: &str = include_str!("../../../deploy/countersign.env.example");
 const COMPOSE: &str = include_str!("../../../deploy/compose.yaml");
+const USERS: &str = include_str!("../../../deploy/users.acl.example");
 
 /// The configuration as it stands there, section by section.
 fn as_deployed(upstream: &Upstream) -> Setup {
@@ -28,12 +29,12 @@ fn as_deployed(upstream: &Upstream) -> Setup {
     sections.into_iter().fold(setup, |setup, (name, yaml)| setup.section(&name, &yaml))
 }
 
-fn start(upstream: &Upstream, redis: &Redis, keys: &std::path::Path) -> Guard {
+fn start(upstream: &Upstream, store: &str, keys: &std::path::Path) -> Guard {
     let set = [
         ("COUNTERSIGN_LISTEN", "127.0.0.1:0".to_owned()),
-        ("COUNTERSIGN_CONTROL", "127.0.0.1:0".to_owned()),
+        ("COUNTERSIGN_CONTROL_LISTEN", "127.0.0.1:0".to_owned()),
         ("COUNTERSIGN_PUBLIC_URL", "https://guard.example".to_owned()),
-        ("COUNTERSIGN_STORE", redis.url()),
+        ("COUNTERSIGN_STORE", store.to_owned()),
         ("COUNTERSIGN_KEYS", keys.display().to_string()),
         ("COUNTERSIGN_JOURNAL", "journal".to_owned()),
         ("COUNTERSIGN_POLICIES", "policies".to_owned()),
@@ -52,13 +53,34 @@ fn two_guards_of_the_deployment_share_one_store() {
     let (redis, upstream) = (Redis::start_on_tcp(&DURABLE), Upstream::start());
     let folder = tempfile::tempdir().unwrap();
     let keys = folder.path().join("countersign.keys");
-    let one = start(&upstream, &redis, &keys);
-    let two = start(&upstream, &redis, &keys);
+    let one = start(&upstream, &redis.url(), &keys);
+    let two = start(&upstream, &redis.url(), &keys);
     let draft = one.agent().hold("/orders/A-1/cancel", &json!({"reason": "wrong address"}));
     two.approver().confirm(&draft).must_be(200);
     assert_eq!(upstream.effects("/orders/A-1/cancel"), 1);
     let again = two.agent().post("/orders/A-1/cancel", &json!({"reason": "wrong address"}));
     assert_eq!(again.header("countersign-replayed"), Some("true"));
+    assert_eq!(upstream.effects("/orders/A-1/cancel"), 1);
+}
+
+/// A server reads its file back with the rights of `default`, whom nobody can be: with too few it drops what scripts
+/// wrote, and comes up as if all were well.
+#[test]
+fn a_restarted_server_with_the_users_of_the_deployment_has_every_draft() {
+    // The harness signs in as `default`; what it needs for that is no right to write.
+    let users = USERS.replace("user default off", "user default on >test +ping +info");
+    assert!(users.starts_with("user default on ") && USERS.contains(" off >REPLICA_PASSWORD "), "{USERS}");
+    let folder = tempfile::tempdir().unwrap();
+    let (file, keys) = (folder.path().join("users.acl"), folder.path().join("countersign.keys"));
+    std::fs::write(&file, users).unwrap();
+    let mut options = DURABLE.to_vec();
+    options.extend(["--aclfile", file.to_str().unwrap(), "--requirepass", "test"]);
+    let (mut redis, upstream) = (Redis::start_on_tcp(&options), Upstream::start());
+    let guard = start(&upstream, &format!("redis://guard:PASSWORD@127.0.0.1:{}", redis.port()), &keys);
+    let draft = guard.agent().hold("/orders/A-1/cancel", &json!({"reason": "wrong address"}));
+    redis.restart();
+    until("the guard is ready again", || guard.control_get("/readyz").status == 200);
+    guard.approver().confirm(&draft).must_be(200);
     assert_eq!(upstream.effects("/orders/A-1/cancel"), 1);
 }
 
