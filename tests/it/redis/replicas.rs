@@ -79,11 +79,6 @@ fn a_decision_that_no_replica_has_is_uncertain_and_the_same_confirm_ends_with_on
         .post("/tasks", &json!({"title": "no replica would know it"}))
         .must_refuse(503, "CONFIRMATION_SERVICE_UNAVAILABLE");
     guard.approver().reject(&unwanted, "no").must_refuse(503, "DECISION_UNCERTAIN");
-    guard.control_get("/readyz").must_be(503);
-    // What waits for a decision is still shown, without what no replica has.
-    let shown = guard.approver().get("/v1/drafts").must_be(200).json();
-    let ids: Vec<&Value> = shown["drafts"].as_array().unwrap().iter().map(|line| &line["draft_id"]).collect();
-    assert!(!ids.contains(&&json!(draft.id)) && !ids.contains(&&json!(unwanted.id)), "{shown}");
 
     replica.resume();
     let told = confirmed_at_last(&guard, &draft);
@@ -91,6 +86,25 @@ fn a_decision_that_no_replica_has_is_uncertain_and_the_same_confirm_ends_with_on
     assert_eq!(guard.approver().reject(&unwanted, "no").must_be(200).json()["replayed"], true);
     assert_eq!(upstream.effects("/tasks"), 1);
     guard.must_be_alive();
+}
+
+/// What waits for a decision is still shown while the replica is away, without what it does not have; and
+/// the guard says that nothing can be held.
+#[test]
+fn an_end_that_no_replica_has_hides_itself_and_nothing_else() {
+    let (guard, replica, _primary, _upstream) = replicated(|setup| setup);
+    let (unwanted, waiting) = (guard.agent().hold_task("nobody wants it"), guard.agent().hold_task("it waits"));
+    let all = "/v1/drafts?status=pending,rejected";
+    replica.pause();
+    guard.approver().reject(&unwanted, "no").must_refuse(503, "DECISION_UNCERTAIN");
+    guard.control_get("/readyz").must_be(503);
+    let shown = guard.approver().get(all).must_be(200).json();
+    let ids: Vec<&Value> = shown["drafts"].as_array().unwrap().iter().map(|line| &line["draft_id"]).collect();
+    assert_eq!(ids, [&json!(waiting.id)], "{shown}");
+    replica.resume();
+    until("the guard is ready", || guard.control_get("/readyz").status == 200);
+    let shown = guard.approver().get(all).must_be(200).json();
+    assert_eq!(shown["drafts"].as_array().map(Vec::len), Some(2), "{shown}");
 }
 
 #[test]
