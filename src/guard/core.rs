@@ -125,7 +125,9 @@ impl Guard {
             StoreError::Unavailable(_) => {
                 "The store takes no writes: it is gone, full, not fit to keep drafts, or does not answer. The guard's log says which."
             }
-            StoreError::Uncertain(_) => "The store did not answer in time. The guard's log says more.",
+            StoreError::Uncertain(_) => {
+                "The store did not answer in time, or too few replicas have what was written. The guard's log says more."
+            }
             StoreError::Corrupt(_) => "The store's file cannot be read. The guard's log says more.",
         };
         Err(reason.to_owned())
@@ -322,7 +324,8 @@ impl Guard {
         self.parts.observer.failed_closed();
         let mut problem = Problem::uncertain(error);
         if READS.contains(&step) {
-            "The store does not answer. This request read nothing and changed nothing; ask again."
+            // Also asked after a decision, so nothing is said of what was done before.
+            "The store does not answer, or too few replicas have what it would say. Ask again: nothing is decided or sent twice by that."
                 .clone_into(&mut problem.detail);
         }
         problem

@@ -39,15 +39,16 @@ impl Guard {
     pub async fn sweep_forever(self: Arc<Self>) {
         let mut every = tokio::time::interval(SWEEP_EVERY);
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut failing = false;
+        let mut told = String::new();
         loop {
             every.tick().await;
-            // Told once, and when it is over.
+            // Told once for each cause, and when it is over.
             match self.sweep().await {
-                Ok(()) if std::mem::take(&mut failing) => tracing::info!("sweeps go through again"),
-                Ok(()) => {}
-                Err(error) if !std::mem::replace(&mut failing, true) => {
+                Ok(()) if std::mem::take(&mut told).is_empty() => {}
+                Ok(()) => tracing::info!("sweeps go through again"),
+                Err(error) if told != error.to_string() => {
                     tracing::warn!(%error, "sweep was cut short; the next ones go on");
+                    told = error.to_string();
                 }
                 Err(error) => tracing::debug!(%error, "sweep was cut short again"),
             }

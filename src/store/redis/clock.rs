@@ -43,9 +43,10 @@ impl Times {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The server says what time it is.
-    pub(super) fn server_is_at(&self, now: Timestamp) {
-        self.known().server = (now, self.clock.boot());
+    /// The server said what time it is when it was asked, or a little later: an answer that lay still sets no
+    /// time back.
+    pub(super) fn server_is_at(&self, now: Timestamp, asked: BootTime) {
+        self.known().server = (now, asked);
     }
 
     /// A partition says what its steps have seen.

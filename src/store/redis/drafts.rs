@@ -20,6 +20,17 @@ use super::link::{Failure, UNACKNOWLEDGED};
 use super::reply::{pairs, texts, time};
 use super::{RedisStore, key};
 
+/// How many drafts a list leaves out because replicas are not known to have them: those that ended or were
+/// claimed just now, and not all that there ever were.
+const LEFT_OUT_MAX: usize = 64;
+
+/// Which partitions have too few replicas, as one list finds it, and how many drafts it has left out.
+#[derive(Default)]
+pub(super) struct Behind {
+    partitions: [Option<Failure>; Partition::COUNT],
+    left_out: usize,
+}
+
 /// The field of a draft's sealed bytes.
 const SEALED: &str = "sealed";
 
@@ -57,19 +68,28 @@ impl RedisStore {
     }
 
     /// Some drafts of a list as they stand, without their responses. What cannot be read is left out, and
-    /// so is what replicas do not have yet: they are waited for once, by the first that needs it.
-    pub(super) async fn read_listed(&self, ids: &[DraftId], behind: &mut bool) -> Result<Vec<Stored>, Failure> {
+    /// so is what replicas are not known to have: in each partition they are waited for once, by the first that
+    /// needs it. A list that would leave out many fails instead.
+    pub(super) async fn read_listed(&self, ids: &[DraftId], behind: &mut Behind) -> Result<Vec<Stored>, Failure> {
         let mut listed = Vec::with_capacity(ids.len());
         for found in self.read(ids, false).await? {
-            match found {
-                Ok(Some(stored)) if *behind && self.to_be_sure(&stored.row) => {}
-                Ok(Some(stored)) => match self.sure(&stored.row).await {
-                    Ok(()) => listed.push(stored),
-                    Err(failure) if failure.kind == UNACKNOWLEDGED => *behind = true,
-                    Err(failure) => return Err(failure),
-                },
-                Ok(None) | Err(StoreError::Corrupt(_)) => {}
+            let stored = match found {
+                Ok(Some(stored)) => stored,
+                Ok(None) | Err(StoreError::Corrupt(_)) => continue,
                 Err(error) => return Err(error.into()),
+            };
+            let waited = &mut behind.partitions[stored.row.id.partition().index()];
+            let sure = match waited {
+                Some(why) if self.to_be_sure(&stored.row) => Err(why.clone()),
+                _ => self.sure(&stored.row).await,
+            };
+            match sure {
+                Ok(()) => listed.push(stored),
+                Err(failure) if failure.kind == UNACKNOWLEDGED && behind.left_out < LEFT_OUT_MAX => {
+                    *waited = Some(failure);
+                    behind.left_out += 1;
+                }
+                Err(failure) => return Err(failure),
             }
         }
         Ok(listed)
@@ -93,6 +113,7 @@ impl RedisStore {
         if !self.link.is_cluster() {
             ask.cmd("TIME");
         }
+        let asked = self.clock.boot();
         let mut answers = self.link.ask(&ask, true).await?.into_iter();
         let mut read = Vec::with_capacity(ids.len());
         for id in ids {
@@ -109,7 +130,7 @@ impl RedisStore {
             }));
         }
         if let Some(Ok(now)) = answers.next().map(time) {
-            self.times.server_is_at(now);
+            self.times.server_is_at(now, asked);
         }
         Ok(read)
     }

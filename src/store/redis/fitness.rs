@@ -12,7 +12,7 @@ use crate::base::id::Partition;
 use crate::store::observer::StoreObserver;
 
 use super::key;
-use super::link::{Failure, Link};
+use super::link::{DAMAGED, Failure, Link};
 use super::queries::{self, Fingerprint};
 use super::reply::{Reply, pairs, text};
 use super::script::SCRIPTS;
@@ -133,7 +133,7 @@ async fn faults(link: &Link, acks_wanted: u32, assumed: Assumed) -> Result<Vec<S
     Ok(found)
 }
 
-/// Whether an index has lines that no step wrote: all of ours have the score 0, and one with another makes
+/// Whether an index has lines that no step wrote: all of ours have the score 0, and one with another can make
 /// the server find none of them.
 async fn stray_lines(link: &Link) -> Result<Option<String>, Failure> {
     let mut ask = redis::pipe();
@@ -153,8 +153,9 @@ async fn stray_lines(link: &Link) -> Result<Option<String>, Failure> {
     Ok(stray.map(|(_, partition)| {
         let index = key(partition, "ix");
         format!(
-            "somebody else has written lines into {index}, and no draft is found there any more: \
-             `ZREMRANGEBYSCORE {index} -inf (0` and `ZREMRANGEBYSCORE {index} (0 +inf` take them out"
+            "somebody else has written into {index}, and drafts may not be found there: look with \
+             `ZRANGEBYSCORE {index} -inf (0` and `ZRANGEBYSCORE {index} (0 +inf`, give lines that name a draft their score \
+             back (`ZADD {index} 0 LINE`) and take the others out (`ZREM {index} LINE`)"
         )
     }))
 }
@@ -162,17 +163,23 @@ async fn stray_lines(link: &Link) -> Result<Option<String>, Failure> {
 /// Which commands of the steps the user may not run.
 async fn rights(link: &Link) -> Result<Option<String>, Failure> {
     let script = &SCRIPTS.rights;
-    let keys = ["meta", "ix", "ev"].map(|name| key(Partition::first(), name));
-    let missing = match link.step(script, &keys, &[Vec::new()]).await {
-        Ok(answer) => match Reply::read(script, answer)? {
-            reply if reply.word == "allowed" => return Ok(None),
-            reply => reply.one().to_owned(),
-        },
-        Err(failure) if asks_forbidden(&failure) => failure.error.to_string(),
-        Err(failure) => return Err(failure),
-    };
-    let todo = "give it the rights that deploy/users.acl.example names";
-    Ok(Some(format!("its user may not run what the guard's steps consist of ({missing}): {todo}")))
+    // The servers of a Cluster have users of their own.
+    for partition in Partition::all().take(if link.is_cluster() { Partition::COUNT } else { 1 }) {
+        let keys = ["meta", "ix", "ev"].map(|name| key(partition, name));
+        let missing = match link.step(script, &keys, &[Vec::new()]).await {
+            Ok(answer) => match Reply::read(script, answer)? {
+                reply if reply.word == "allowed" => continue,
+                reply => reply.one().to_owned(),
+            },
+            // Told by every step of this partition, which stops no other.
+            Err(failure) if failure.kind == DAMAGED => continue,
+            Err(failure) if asks_forbidden(&failure) => failure.error.to_string(),
+            Err(failure) => return Err(failure),
+        };
+        let todo = "give it the rights that deploy/users.acl.example names";
+        return Ok(Some(format!("its user may not run what the guard's steps consist of ({missing}): {todo}")));
+    }
+    Ok(None)
 }
 
 fn unknown(setting: &str, word: &str) -> String {

@@ -332,6 +332,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The word for a partition whose counters somebody has written over.
+pub(super) const DAMAGED: &str = "damaged";
+
 /// The word for a step that too few replicas have.
 pub(super) const UNACKNOWLEDGED: &str = "unacknowledged";
 
@@ -381,7 +384,7 @@ fn meaning(error: &RedisError, reads: bool) -> Failure {
         "CORRUPT" => return Failure { kind: "corrupt", error: StoreError::Corrupt(why) },
         "DAMAGED" => {
             let advice = "somebody else has written to the key `meta` of this partition; nothing is changed there until it is put right";
-            return Failure::unavailable("corrupt", format!("{why}; {advice}"));
+            return Failure::unavailable(DAMAGED, format!("{why}; {advice}"));
         }
         "NOSCRIPT" => "noscript",
         "READONLY" => "readonly",

@@ -215,7 +215,8 @@ impl RedisStore {
     /// Learns the server's time.
     async fn set_time(&self) -> Result<(), Failure> {
         if !self.times.handed {
-            self.times.server_is_at(server_time(&self.link).await?);
+            let asked = self.clock.boot();
+            self.times.server_is_at(server_time(&self.link).await?, asked);
         }
         Ok(())
     }
@@ -223,13 +224,14 @@ impl RedisStore {
     /// Looks at the server every ten seconds for as long as the store is there.
     fn look_forever(&self) -> JoinHandle<()> {
         let link = Arc::downgrade(&self.link);
-        let (times, fitness) = (Arc::clone(&self.times), Arc::clone(&self.fitness));
+        let (clock, times, fitness) = (Arc::clone(&self.clock), Arc::clone(&self.times), Arc::clone(&self.fitness));
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(LOOK).await;
                 let Some(link) = link.upgrade() else { return };
+                let asked = clock.boot();
                 if let Ok(now) = server_time(&link).await {
-                    times.server_is_at(now);
+                    times.server_is_at(now, asked);
                 }
                 // A server that does not answer is told by every step; here it changes nothing.
                 if let Err(failure) = fitness.look(&link).await {

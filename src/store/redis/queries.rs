@@ -19,8 +19,8 @@ use crate::store::row::{Event, Stored};
 use crate::store::steps::care::{listed, place};
 
 use super::arguments::{Call, names};
-use super::drafts::{line_range, strange};
-use super::link::{Failure, Link};
+use super::drafts::{Behind, line_range, strange};
+use super::link::{DAMAGED, Failure, Link};
 use super::reply::{text, texts};
 use super::script::SCRIPTS;
 use super::{RedisStore, key};
@@ -35,27 +35,41 @@ impl RedisStore {
     /// A page, newest first, without responses.
     pub(super) async fn page(&self, filter: &Filter) -> Result<Vec<Stored>, Failure> {
         let limit = filter.limit.clamp(1, PAGE_MAX);
-        let partitions = match &filter.owner_hash {
+        let partitions: Vec<Partition> = match &filter.owner_hash {
             Some(owner) => vec![Partition::of(owner)],
             None => Partition::all().collect(),
         };
-        let found = try_join_all(partitions.into_iter().map(|one| self.ids(one, filter, limit))).await?;
-        let mut ids: Vec<DraftId> = found.into_iter().flatten().collect();
-        ids.sort_by(|one, other| place(other).cmp(place(one)));
-        let mut page = Vec::new();
-        let mut behind = false;
-        for some in ids.chunks(READ_AHEAD) {
-            for stored in self.read_listed(some, &mut behind).await? {
-                // It may have moved on since its index was read.
-                if !page_is_full(&page, limit) && listed(&stored.row, filter) {
-                    page.push(stored);
+        let (mut page, mut behind, mut from) = (Vec::new(), Behind::default(), filter.clone());
+        loop {
+            let found = try_join_all(partitions.iter().map(|one| self.readable_ids(*one, &from, limit))).await?;
+            // A partition that may have more is known down to its last one only. What is older is looked at with the
+            // next ones, so that none is passed over.
+            let more = found.iter().filter(|ids| ids.len() >= limit).filter_map(|ids| ids.last());
+            let end = more.max_by(|one, other| place(one).cmp(place(other))).cloned();
+            let mut ids: Vec<DraftId> = found.into_iter().flatten().collect();
+            ids.retain(|id| end.as_ref().is_none_or(|end| place(id) >= place(end)));
+            ids.sort_by(|one, other| place(other).cmp(place(one)));
+            for some in ids.chunks(READ_AHEAD) {
+                for stored in self.read_listed(some, &mut behind).await? {
+                    // It may have moved on since its index was read.
+                    if !page_is_full(&page, limit) && listed(&stored.row, filter) {
+                        page.push(stored);
+                    }
+                }
+                if page_is_full(&page, limit) {
+                    return Ok(page);
                 }
             }
-            if page_is_full(&page, limit) {
-                break;
+            if end.is_none() {
+                return Ok(page);
             }
+            from.before = end;
         }
-        Ok(page)
+    }
+
+    /// [`Self::ids`], and none of a partition whose counters somebody has written over: the others are told.
+    async fn readable_ids(&self, partition: Partition, filter: &Filter, limit: usize) -> Result<Vec<DraftId>, Failure> {
+        readable(partition, self.ids(partition, filter, limit).await)
     }
 
     /// The newest ids of a partition that fit. A script looks at a bounded number of drafts, so it is
@@ -109,10 +123,10 @@ impl RedisStore {
                 .number("ended_before", ended_before.as_millis())
                 .with("own_dead", names(own_dead))
                 .number("limit", limit);
-            self.found(call)
+            async move { readable(partition, self.found(call).await.map(Some)) }
         });
         let mut kinds: [Vec<(f64, DraftId)>; 3] = Default::default();
-        for parts in try_join_all(asked).await? {
+        for parts in try_join_all(asked).await?.into_iter().flatten() {
             for (kind, part) in kinds.iter_mut().zip(parts) {
                 let flat = texts(part)?;
                 for pair in flat.chunks_exact(2) {
@@ -192,7 +206,22 @@ impl RedisStore {
         // The partitions of a Cluster have primaries of their own.
         let asked = if self.link.is_cluster() { Partition::COUNT } else { 1 };
         let keys: Vec<String> = Partition::all().take(asked).map(|partition| key(partition, "told")).collect();
-        try_join_all(keys.iter().map(|key| self.link.caught_up(key, acks))).await.map(drop)
+        // A few at a time: decisions wait on connections of the same number.
+        for some in keys.chunks(4) {
+            try_join_all(some.iter().map(|key| self.link.caught_up(key, acks))).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What one partition answers; nothing, told in the log, where its counters are damaged.
+fn readable<T: Default>(partition: Partition, answer: Result<T, Failure>) -> Result<T, Failure> {
+    match answer {
+        Err(failure) if failure.kind == DAMAGED => {
+            tracing::error!(partition = %partition.as_char(), error = %failure.error, "a partition is left out");
+            Ok(T::default())
+        }
+        answer => answer,
     }
 }
 

@@ -62,6 +62,8 @@ impl Cut {
     fn is_due(&mut self, bytes: &[u8]) -> bool {
         let due = self.left > 0 && bytes.windows(self.needle.len()).any(|piece| piece == self.needle);
         self.left -= usize::from(due);
+        // Counted before the client can see it.
+        self.made += usize::from(due);
         due
     }
 }
@@ -89,7 +91,6 @@ fn pass(mut client: TcpStream, port: u16, cut: &Mutex<Cut>) {
             *silent.lock().unwrap() = true;
             let _ = server.write_all(&bytes[..got]);
             let _ = answers.join();
-            cut.lock().unwrap().made += 1;
             return;
         }
         if server.write_all(&bytes[..got]).is_err() {
