@@ -14,11 +14,23 @@ local past = row.ended_at and (row.ended_at < tonumber(ended_before) or wild(row
 if row.state == 'pending' or works(row) or row.state == 'unverifiable' or not past then
     return plain('kept')
 end
-local found, gone = entries(row), {}
-for at = 2, #found, 2 do
-    gone[#gone + 1] = found[at]
+local own, token = PREFIX .. 'o:' .. row.owner, PREFIX .. 't:' .. row.token
+-- Read before the first write, as every key that a step comes upon.
+redis.call('ZCARD', own)
+redis.call('XLEN', EV)
+local opened = redis.call('EXISTS', token)
+local function without(index, lines)
+    local gone = {}
+    for at = 2, #lines, 2 do
+        gone[#gone + 1] = lines[at]
+    end
+    redis.call('ZREM', index, unpack(gone))
 end
-redis.call('ZREM', IX, unpack(gone))
+without(IX, lines_of(row))
+without(own, own_lines(row))
+if opened == 1 then
+    redis.call('DEL', token)
+end
 redis.call('DEL', PREFIX .. 'd:' .. id)
 emit(row, 'draft.deleted')
 return plain('deleted')

@@ -14,7 +14,7 @@ local LOOKS_MAX = 5000
 local function by_time(kind, to, wanted)
     local found, from, looked = {}, '[' .. kind .. ' ', 0
     while #found < 2 * limit_n and looked < LOOKS_MAX do
-        local some = between(from, to, limit_n)
+        local some = between(IX, from, to, limit_n)
         for _, line in ipairs(some) do
             local time, id = string.match(line, '^%a+ (%d+) (dr_%x_%w+)$')
             local reads, row = pcall(load, id or '')
@@ -34,7 +34,7 @@ end
 -- Stamps of a clock that was wrong lie more than a day ahead.
 local function by_wild_time(kind, found, wanted)
     local from = '(' .. kind .. ' ' .. place(now + TRUST_MS) .. ' ' .. LAST
-    for _, line in ipairs(downward('[' .. kind .. ' ' .. LAST, from, limit_n)) do
+    for _, line in ipairs(downward(IX, '[' .. kind .. ' ' .. LAST, from, limit_n)) do
         local id = id_of(line)
         local reads, row = pcall(load, id or '')
         if #found < 2 * limit_n and reads and row and wanted(row) then
@@ -60,7 +60,7 @@ for at = 1, #orphaned, 2 do
     known[orphaned[at]] = true
 end
 for _, name in ipairs(lines(own_dead)) do
-    for _, line in ipairs(between('[node ' .. name .. '\n', '[node ' .. name .. '\n' .. LAST, limit_n)) do
+    for _, line in ipairs(between(IX, '[node ' .. name .. '\n', '[node ' .. name .. '\n' .. LAST, limit_n)) do
         local id = id_of(line)
         if id and not known[id] then
             known[id] = true

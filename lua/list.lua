@@ -13,7 +13,7 @@ local wanted = { tenant = tenant, owner = owner, initiator = initiator, tool = t
 local order, cut = {}, false
 for _, status in ipairs(lines(statuses)) do
     local stem = 'st ' .. status .. ' '
-    local found = downward(before == '' and '[' .. stem .. LAST or '(' .. stem .. before, '[' .. stem, LOOKS_MAX)
+    local found = downward(IX, before == '' and '[' .. stem .. LAST or '(' .. stem .. before, '[' .. stem, LOOKS_MAX)
     cut = cut or #found == LOOKS_MAX
     for _, line in ipairs(found) do
         order[#order + 1] = string.sub(line, #stem + 1)

@@ -5,14 +5,17 @@
 -- replies: allowed forbidden
 -- Which commands of the steps the user may not run. One that fails in the middle of a step leaves half of it behind.
 
-local draft = PREFIX .. 'd:dr_0_'
+local draft, own, token = PREFIX .. 'd:dr_0_', PREFIX .. 'o:0', PREFIX .. 't:0'
 local missing = {}
 for _, command in ipairs({
-    { 'TIME' }, { 'HMGET', KEYS[1], 'n' }, { 'HSET', KEYS[1], 'n', '1' },
+    { 'TIME' }, { 'GET', KEYS[1] }, { 'SET', KEYS[1], '1' },
     { 'EXISTS', draft }, { 'HGET', draft, 'n' }, { 'HMGET', draft, 'n' }, { 'HGETALL', draft },
     { 'HSET', draft, 'n', '1' }, { 'HDEL', draft, 'n' }, { 'DEL', draft },
-    { 'ZCARD', IX }, { 'ZADD', IX, '0', 'a' }, { 'ZREM', IX, 'a' }, { 'ZLEXCOUNT', IX, '-', '+' },
-    { 'ZRANGEBYLEX', IX, '-', '+' }, { 'ZREVRANGEBYLEX', IX, '+', '-' },
+    { 'SET', token, 'a' }, { 'EXISTS', token }, { 'DEL', token },
+    { 'ZCARD', IX }, { 'ZADD', IX, '0', 'a' }, { 'ZREM', IX, 'a' }, { 'ZRANGEBYLEX', IX, '-', '+' },
+    { 'ZREVRANGEBYLEX', IX, '+', '-' },
+    { 'ZCARD', own }, { 'ZCOUNT', own, '0', '0' }, { 'ZADD', own, '0', 'a' }, { 'ZREM', own, 'a' },
+    { 'ZLEXCOUNT', own, '-', '+' }, { 'ZRANGEBYLEX', own, '-', '+' }, { 'ZREVRANGEBYLEX', own, '+', '-' },
     { 'XLEN', EV }, { 'XADD', EV, '*', 'a', 'b' }, { 'XDEL', EV, '1-0' }, { 'XRANGE', EV, '-', '+' },
     { 'XREVRANGE', EV, '+', '-' }, { 'PUBLISH', 'cs:hints', 'a' },
 }) do

@@ -66,5 +66,7 @@ mod redis_child;
 mod redis_cluster;
 #[path = "contract/redis_faults.rs"]
 mod redis_faults;
+#[path = "contract/redis_indices.rs"]
+mod redis_indices;
 #[path = "contract/redis_words.rs"]
 mod redis_words;

@@ -1,6 +1,7 @@
 //! What the stores cost: holds and whole cycles on SQLite against bare durable commits on the same
 //! file system, and on Redis against bare EVALSHAs; and the stores side by side. `cargo bench --bench store` prints tables of
-//! medians and ratios first, then criterion's own report of single steps on SQLite.
+//! medians and ratios first (`-- redis` one of memory, sqlite, redis, sides alone), then criterion's own report of
+//! single steps on SQLite.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
@@ -146,10 +147,12 @@ criterion_group!(benches, steps);
 fn main() {
     // Under `cargo test --benches` only the criterion part runs, once.
     if std::env::args().any(|arg| arg == "--bench") {
-        memory();
-        sqlite::table();
-        redis::table();
-        sides::table();
+        let tables: [(&str, fn()); 4] =
+            [("memory", memory), ("sqlite", sqlite::table), ("redis", redis::table), ("sides", sides::table)];
+        let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+        for (_, table) in tables.iter().filter(|(name, _)| wanted.as_deref().is_none_or(|wanted| wanted == *name)) {
+            table();
+        }
     }
     benches();
     Criterion::default().configure_from_args().final_summary();

@@ -8,6 +8,7 @@ use countersign::base::time::SystemClock;
 use countersign::store::conformance::Harness;
 use countersign::store::contract::Held;
 use countersign::store::redis::{RedisOptions, RedisStore};
+use futures_util::StreamExt;
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::Runtime;
 
@@ -17,17 +18,19 @@ use crate::{NoDial, cycle, hold, median, rate, runtime};
 /// The least that keeps a hold's bytes: one hash, under a key that is not used again.
 const KEEP: &str = "#!lua\nredis.call('HSET', KEYS[1], 'fixed', ARGV[1], 'sealed', ARGV[2])\nreturn 'made'";
 
-/// What a hold writes (the draft, its lines of the index, its event, the counters, the hint), with nothing
-/// looked at or decided.
+/// What a hold writes (the draft, its lines in two indices, its token, its event, the numbers, the hint), with
+/// nothing looked at or decided.
 const WRITE: &str = "#!lua
-local id, index, meta = ARGV[3], 'cs:{0}:ix', 'cs:{0}:meta'
+local id, digest = ARGV[3], ARGV[4]
+redis.call('ZADD', 'cs:{0}:ix', '0', 'st pending ' .. id, '0', 'due 0001700000000000 ' .. id)
+redis.call('ZADD', 'cs:{0}:o:' .. digest, '0', 'own 0001700000000000 ' .. id, '0', 'j0123456789abca 0000000000000001 ' .. id,
+    '0', 'open 0001700000000000 ' .. id)
+redis.call('SET', 'cs:{0}:t:' .. digest, id)
 redis.call('HSET', KEYS[1], 'fixed', ARGV[1], 'state', 'pending', 'epoch', '0', 'attempts', '0', 'sessions', 's1',
     'n', '1', 'sealed', ARGV[2])
-redis.call('ZADD', index, '0', 'tok ' .. ARGV[4] .. id, '0', 'own ' .. ARGV[4] .. id, '0', 'join ' .. ARGV[4] .. id,
-    '0', 'st pending ' .. id, '0', 'due 1700000000000000 ' .. id, '0', 'open ' .. ARGV[4] .. id)
-redis.call('HSET', meta, 'seq', '1', 'clock', '1700000000000', 'n', '1', 'high', '1700000000000')
-redis.call('XADD', 'cs:{0}:ev', '*', 'at', '1700000000000', 'kind', 'draft.held', 'draft', id, 'tenant', 'default',
-    'owner', ARGV[4], 'tool', 'send', 'status', 'pending', 'epoch', '0', 'args', ARGV[4], 'by', '', 'reason', '')
+redis.call('XADD', 'cs:{0}:ev', '*', 'e', '1700000000000\\ndraft.held\\n' .. id .. '\\ndefault\\n' .. digest ..
+    '\\nsend\\npending\\n0\\n' .. digest)
+redis.call('SET', 'cs:{0}:meta', '1700000000000 1700000000000 1 1 1700000000000 1700000000000')
 redis.call('PUBLISH', 'cs:hints', id)
 return 'made'";
 
@@ -42,20 +45,24 @@ pub(crate) fn harness(runtime: &Runtime) -> Arc<Harness> {
     Arc::new(Harness::new(Arc::new(store), Arc::new(NoDial), Box::new(server)))
 }
 
-/// EVALSHAs a second of one of these with as many bytes as a hold, on one connection as the store has it.
+/// EVALSHAs a second of one of these with as many bytes as a hold, on one connection as the store has it, while one
+/// other listens for hints as a guard does.
 fn bare(runtime: &Runtime, script: &'static str, concurrency: usize, span: Duration) -> f64 {
     let server = server();
     let client = redis::Client::open(server.url()).unwrap();
     let script = redis::Script::new(script);
-    let connection: MultiplexedConnection = runtime.block_on(async {
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let (connection, listener) = runtime.block_on(async {
+        let mut connection: MultiplexedConnection = client.get_multiplexed_async_connection().await.unwrap();
         let _sha: String = script.prepare_invoke().load_async(&mut connection).await.unwrap();
-        connection
+        // A hint that nobody listens to is none: a guard does.
+        let mut hints = client.get_async_pubsub().await.unwrap();
+        hints.subscribe("cs:hints").await.unwrap();
+        (connection, tokio::spawn(hints.into_on_message().for_each(|_| std::future::ready(()))))
     });
     let sha = Arc::new(script.get_hash().to_owned());
     // As long as the fixed part of a hold with its other arguments.
     let (fixed, sealed) = (vec![b'f'; 560], vec![0x5a_u8; 2_560]);
-    rate(runtime, concurrency, span, move |n| {
+    let rate = rate(runtime, concurrency, span, move |n| {
         let (mut connection, sha, fixed, sealed) = (connection.clone(), sha.clone(), fixed.clone(), sealed.clone());
         async move {
             let mut ask = redis::cmd("EVALSHA");
@@ -64,7 +71,9 @@ fn bare(runtime: &Runtime, script: &'static str, concurrency: usize, span: Durat
             ask.arg(format!("dr_0_{n:026}")).arg(hash);
             let _made: String = ask.query_async(&mut connection).await.unwrap();
         }
-    })
+    });
+    listener.abort();
+    rate
 }
 
 /// Alternates the yardstick and the store three times and prints medians.

@@ -1,6 +1,5 @@
--- A call that comes again, and a new draft. Used by hold and again.
+-- A call that comes again. Used by hold and again, behind `looks`.
 
-local LOOK_BACK = 16
 local SESSIONS_MAX = 16
 
 -- The table of docs/lifecycle.md: what an earlier draft says to an equal call.
@@ -27,46 +26,56 @@ local function says(row, same_key)
     return 'join'
 end
 
--- The newest drafts under a join key, and the newest of those that may answer; newest first. Most calls meet none,
--- and few more than a handful: one look tells.
-local function under(join)
-    local stem = 'join ' .. join
-    local found = downward('[' .. stem .. ' x' .. LAST, '[' .. stem .. ' a', LOOK_BACK + 1)
+-- A draft that a line of the owner's index names. The line is one of the owner's, or nothing is answered.
+local function named(line, what)
+    local row = load(id_of(line) or '')
+    if not row or row.owner ~= owner then
+        corrupt('a line in ' .. OWN .. ' names no draft of this owner: ' .. what)
+    end
+    return row
+end
+
+-- The newest drafts under the call's join key, and the newest of those that may answer; newest first. Most calls meet
+-- none, and few more than a handful: the one look has told.
+local function under()
+    local found = equal
     if #found > LOOK_BACK then
-        found = downward('[' .. stem .. ' a ' .. LAST, '[' .. stem .. ' a ', LOOK_BACK)
-        for _, line in ipairs(downward('[' .. stem .. ' x ' .. LAST, '[' .. stem .. ' x ', LOOK_BACK)) do
+        found = downward(OWN, '[' .. stem .. 'a' .. LAST, '[' .. stem .. 'a', LOOK_BACK)
+        for _, line in ipairs(downward(OWN, '[' .. stem .. 'x' .. LAST, '[' .. stem .. 'x', LOOK_BACK)) do
             found[#found + 1] = line
         end
     end
     local order = {}
     for at, line in ipairs(found) do
-        local kind, n, id = string.match(line, '^join %x+ ([ax]) (%d+) (dr_%x_%w+)$')
+        local kind, n = string.match(line, '^([ax]) (%d+) dr_', #stem + 1)
         if not kind then
             corrupt('a line under a join key')
         end
-        order[at] = { id = id, n = tonumber(n), answers = kind == 'a' }
+        order[at] = { line = line, n = tonumber(n), answers = kind == 'a' }
     end
     table.sort(order, function(one, other) return one.n > other.n end)
     local rows = {}
     for at, one in ipairs(order) do
         if at <= LOOK_BACK or one.answers then
-            local row = load(one.id)
-            if not row or row.join ~= join then
-                corrupt('draft ' .. one.id .. ': it stands under a join key that is not its own')
+            local row = named(one.line, 'it stands under a join key')
+            if join_stem(row.join) ~= stem then
+                corrupt('draft ' .. row.id .. ': it stands under a join key that is not its own')
             end
-            rows[#rows + 1] = row
+            -- Another call's key may begin alike.
+            if row.join == join then
+                rows[#rows + 1] = row
+            end
         end
     end
     return rows
 end
 
--- How many drafts of an owner are pending and not past their time. What a wrong clock made does not count.
-local function pending_of(owner)
-    local stem = 'open ' .. owner .. ' '
-    local count = redis.call('ZLEXCOUNT', IX, '(' .. stem .. place(now) .. ' ' .. LAST, '[' .. stem .. LAST)
+-- How many drafts of the owner are pending and not past their time. What a wrong clock made does not count.
+local function pending_now()
+    local count = redis.call('ZLEXCOUNT', OWN, '(open ' .. place(now) .. ' ' .. LAST, '[open ' .. LAST)
     if count > 0 and high > now + TRUST_MS then
-        local own = 'own ' .. owner .. ' '
-        for _, line in ipairs(between('(' .. own .. place(now + TRUST_MS) .. ' ' .. LAST, '[' .. own .. LAST, count)) do
+        local from = '(own ' .. place(now + TRUST_MS) .. ' ' .. LAST
+        for _, line in ipairs(between(OWN, from, '[own ' .. LAST, count)) do
             local row = load(id_of(line) or '')
             count = count - (row and row.state == 'pending' and 1 or 0)
         end
@@ -74,11 +83,10 @@ local function pending_of(owner)
     return count
 end
 
--- How many drafts of an owner were made after a time.
-local function holds_of(owner, since)
-    local stem = 'own ' .. owner .. ' '
-    return redis.call('ZLEXCOUNT', IX, '(' .. stem .. place(math.max(since, 0)) .. ' ' .. LAST,
-        '[' .. stem .. place(now + TRUST_MS) .. ' ' .. LAST)
+-- How many drafts of the owner were made after a time.
+local function held_since(since)
+    return redis.call('ZLEXCOUNT', OWN, '(own ' .. place(math.max(since, 0)) .. ' ' .. LAST,
+        '[own ' .. place(now + TRUST_MS) .. ' ' .. LAST)
 end
 
 local function contains(list, value)
@@ -94,29 +102,6 @@ local function joined(row, session)
     return reply('joined', row)
 end
 
-local function made(ask, duplicate, passed)
-    last_n, high = last_n + 1, math.max(high, ask.created_at)
-    ask.n, ask.state, ask.epoch = last_n, 'pending', 0
-    writable()
-    local values = {
-        'fixed', ask.fixed, 'state', 'pending', 'epoch', '0', 'attempts', '0', 'sessions', ask.session,
-        'n', text(last_n), 'sealed', ask.sealed,
-    }
-    local function also(name, value)
-        if value and value ~= '' then
-            values[#values + 1] = name
-            values[#values + 1] = value
-        end
-    end
-    also('ckey', ask.ckey)
-    also('dup', duplicate)
-    also('passed', passed)
-    redis.call('HSET', PREFIX .. 'd:' .. ask.id, unpack(values))
-    redis.call('ZADD', IX, unpack(entries(ask)))
-    emit(ask, 'draft.held')
-    return plain('made', duplicate, passed)
-end
-
 -- Keeps a draft whose time is over for when writing begins, once.
 local function note(over, row)
     if overdue(row) and not over[row.id] then
@@ -125,19 +110,18 @@ local function note(over, row)
     end
 end
 
--- What earlier drafts say to a call: a word of `hold` and the draft it is about. If none of them answers: nothing,
+-- What earlier drafts say to the call: a word of `hold` and the draft it is about. If none of them answers: nothing,
 -- nothing, the draft that it may repeat, those that were passed by, and the one whose key becomes free. What is past
 -- its time goes into `over`.
-local function earlier(ask, over)
-    local duplicate, passed, key_of = '', {}, nil
-    local keyed = ask.ckey and between('[key ' .. ask.ckey .. ' ', '[key ' .. ask.ckey .. ' ' .. LAST, 1)[1]
+local function earlier(over)
+    local repeated, behind, key_of = '', {}, nil
     if keyed then
-        local row = load(id_of(keyed) or '')
-        if not row or row.ckey ~= ask.ckey then
+        local row = named(keyed, "it stands under a caller's key")
+        if row.ckey ~= ckey then
             corrupt('a key opens a draft that does not have it')
         end
         note(over, row)
-        if row.args_hash ~= ask.args_hash then
+        if row.args_hash ~= args_hash then
             return 'key_reused', row
         end
         local said = says(row, true)
@@ -146,49 +130,50 @@ local function earlier(ask, over)
         elseif said == 'refuse' then
             return 'rejected_before', row
         end
-        passed[1] = row.id
+        behind[1] = row.id
         key_of = row
     end
-    for _, row in ipairs(under(ask.join)) do
+    for _, row in ipairs(under()) do
         note(over, row)
         local said = says(row, false)
         if said == 'refuse' then
             return 'rejected_before', row
-        elseif not ask.ckey then
+        elseif not ckey then
             if said == 'join' then
                 return 'joined', row
             elseif said == 'flagged' then
-                duplicate = duplicate == '' and row.id or duplicate
+                repeated = repeated == '' and row.id or repeated
             else
-                passed[#passed + 1] = row.id
+                behind[#behind + 1] = row.id
             end
         end
     end
-    return nil, nil, duplicate, passed, key_of
+    return nil, nil, repeated, behind, key_of
 end
 
--- Holds a call. `ask` has what a draft's fixed part has and this step needs, and id, fixed, session, ckey, sealed.
-local function hold_call(ask, pending_max, holds_max, window, ahead, behind)
-    if redis.call('EXISTS', PREFIX .. 'd:' .. ask.id) == 1 then
-        local known = load(ask.id)
+-- The answer of an earlier draft or of a bound; nothing if a new draft is to be made.
+local function met()
+    if is_there then
+        local known = load(id)
         if not known then
-            corrupt('draft ' .. ask.id .. ': its fixed part is gone')
+            corrupt('draft ' .. id .. ': its fixed part is gone')
         end
-        if known.token ~= ask.token or known.join ~= ask.join or known.sealed_digest ~= ask.sealed_digest then
+        local brought = parse(fixed, id)
+        if known.token ~= brought.token or known.join ~= join or known.sealed_digest ~= brought.sealed_digest then
             return reply('other_draft')
         end
         return reply(known.epoch == 0 and 'new' or 'joined', known)
     end
-    if ask.created_at - now > ahead or now - ask.created_at > behind or ask.expires_at <= now then
+    if not in_time then
         return plain('clock', text(now))
     end
     local over = {}
-    local word, answer, duplicate, passed, key_of = earlier(ask, over)
-    -- An owner with fewer drafts in all than either limit, which is nearly every one, is counted once.
-    if not word and holds_of(ask.owner, 0) >= math.min(pending_max, holds_max) then
-        if pending_of(ask.owner) >= pending_max then
+    local word, answer, repeated, behind, key_of = earlier(over)
+    if not word and not is_few then
+        local pending, holds, window = string.match(limits, '^%d+ (%d+) (%d+) (%d+)$')
+        if pending_now() >= tonumber(pending) then
             word = 'too_many_pending'
-        elseif holds_of(ask.owner, now - window) >= holds_max then
+        elseif held_since(now - tonumber(window)) >= tonumber(holds) then
             word = 'rate_limited'
         end
     end
@@ -197,7 +182,7 @@ local function hold_call(ask, pending_max, holds_max, window, ahead, behind)
         expire(row)
     end
     if word == 'joined' then
-        return joined(answer, ask.session)
+        return joined(answer, session)
     elseif word == 'key_reused' then
         return plain(word, answer.id)
     elseif word then
@@ -207,5 +192,6 @@ local function hold_call(ask, pending_max, holds_max, window, ahead, behind)
         set(key_of, 'ckey', nil)
         store(key_of)
     end
-    return made(ask, duplicate, table.concat(passed, '\n'))
+    duplicate, passed = repeated, table.concat(behind, '\n')
+    return nil
 end

@@ -231,8 +231,9 @@ impl Guard {
 
     async fn by_token(&self, app: &AppCaller, token: &Secret) -> Result<Stored, Problem> {
         let unknown = || Problem::new(Code::DraftNotFound, "No draft has this confirmation token.");
-        let (_, digest) = binding::token_digest(token).ok_or_else(unknown)?;
-        let found = self.parts.store.by_token(&digest).await.map_err(|error| self.uncertain("by_token", &error))?;
+        let (partition, digest) = binding::token_digest(token).ok_or_else(unknown)?;
+        let found =
+            self.parts.store.by_token(partition, &digest).await.map_err(|error| self.uncertain("by_token", &error))?;
         let stored = found.ok_or_else(unknown)?;
         let row = &stored.row;
         let owner_hash = binding::owner_hash(&self.parts.keys, &app.tenant, &app.owner);

@@ -441,8 +441,8 @@ pub trait Store: Send + Sync {
     /// One draft.
     async fn get(&self, id: &DraftId) -> Result<Option<Stored>, StoreError>;
 
-    /// The draft that a token opens, used or not.
-    async fn by_token(&self, token_digest: &Digest) -> Result<Option<Stored>, StoreError>;
+    /// The draft of a partition that a token opens, used or not. The token names its partition.
+    async fn by_token(&self, partition: Partition, token_digest: &Digest) -> Result<Option<Stored>, StoreError>;
 
     /// A page of drafts, newest first, without responses; ends where [`page_is_full`] says.
     async fn list(&self, filter: &Filter) -> Result<Vec<Stored>, StoreError>;

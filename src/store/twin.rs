@@ -345,8 +345,8 @@ impl Store for Twin {
         })
     }
 
-    async fn by_token(&self, token_digest: &Digest) -> Result<Option<Stored>, StoreError> {
-        self.step(|rows| match rows.by_token(token_digest)? {
+    async fn by_token(&self, partition: Partition, token_digest: &Digest) -> Result<Option<Stored>, StoreError> {
+        self.step(|rows| match rows.by_token(token_digest)?.filter(|row| row.id.partition() == partition) {
             Some(row) => Ok(Some(*stored(rows, row)?)),
             None => Ok(None),
         })

@@ -105,7 +105,7 @@ async fn drafts_live_in_every_partition() {
     newest_first.sort_by(|one, other| other.as_str()[5..].cmp(&one.as_str()[5..]));
     assert_eq!(listed, newest_first);
     for draft in &drafts {
-        let opened = h.store().by_token(&draft.row.token_digest).await.unwrap();
+        let opened = h.store().by_token(draft.row.id.partition(), &draft.row.token_digest).await.unwrap();
         assert_eq!(opened.map(|stored| stored.row.id), Some(draft.row.id.clone()));
         h.sending(draft).await;
         h.settle(draft, Verdict::Succeeded, None).await;

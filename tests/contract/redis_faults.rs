@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use countersign::base::digest::Digest;
+use countersign::base::id::Partition;
 use countersign::base::time::{Clock, ManualClock, SystemClock};
 use countersign::draft::state::{State, Status, Verdict};
 use countersign::store::conformance::Harness;
@@ -320,7 +321,7 @@ async fn what_was_altered_is_corrupt_and_alone() {
     }
     let counts = h.store().counts().await.expect("answers");
     assert_eq!(counts[0].0, Status::Pending);
-    assert_eq!(h.store().by_token(&Digest::of(b"nobody's")).await, Ok(None));
+    assert_eq!(h.store().by_token(Partition::of(&Digest::of(b"o")), &Digest::of(b"nobody's")).await, Ok(None));
 }
 
 /// The files of deploy/ are enough for a guard, and the server's own user is shut.
@@ -454,7 +455,8 @@ async fn one_partitions_clock_is_its_own() {
     let ahead = h.call("a").from("default", "ben", "agent");
     let digit = h.hold_of(&ahead).id.partition().as_char();
     let hour = SystemClock.now() + Duration::from_secs(3_600);
-    server.command(&["HSET", &format!("cs:{{{digit}}}:meta"), "clock", &hour.as_millis().to_string()]);
+    let now = SystemClock.now().as_millis();
+    server.command(&["SET", &format!("cs:{{{digit}}}:meta"), &format!("{} {now} 0 0 0 0", hour.as_millis())]);
     let told = h.store().hold(h.hold_of(&ahead)).await;
     assert!(matches!(told, Ok(Held::Clock(now)) if now >= hour), "{told:?}");
     assert!(h.store().now().since(SystemClock.now()) < Duration::from_secs(60), "{:?}", h.store().now());
@@ -505,28 +507,30 @@ async fn counters_that_somebody_wrote_over_stop_their_partition_alone_until_they
     let elsewhere = elsewhere.into_iter().find(|call| h.hold_of(call).id.partition() != draft.row.id.partition());
     let elsewhere = elsewhere.expect("an owner of another partition");
     let meta = format!("cs:{{{}}}:meta", draft.row.id.partition().as_char());
-    for field in ["clock", "raw", "seq", "n", "high", "oldest"] {
-        let good = server.command(&["HGET", &meta, field]).text();
-        for wrong in ["", "x", "nan", "inf", "-1", "0.5", "1e300", "9007199254740991"] {
-            server.command(&["HSET", &meta, field, wrong]);
-            // `raw` is looked at where the clock is ahead only.
-            if field != "raw" {
-                let answer = h.store().hold(h.hold_of(&h.call("b"))).await;
-                let refused = matches!(&answer, Err(StoreError::Unavailable(why)) if why.contains("put right"));
-                assert!(refused && told.last() == Some("damaged"), "{field} {wrong}: {answer:?}");
-            }
-            assert_eq!(h.get(&draft.row.id).await, draft, "{field} {wrong}");
+    let good = server.command(&["GET", &meta]).text();
+    for field in 0..6 {
+        // The last stands for a key of another kind.
+        for wrong in ["", "x", "nan", "inf", "-1", "0.5", "1e300", "0x10", "9007199254740991", "1 1", "hash"] {
+            let mut numbers: Vec<&str> = good.split(' ').collect();
+            numbers[field] = wrong;
+            let shown = numbers.join(" ");
+            server.command(&["DEL", &meta]);
+            match wrong {
+                "hash" => server.command(&["HSET", &meta, "clock", "1"]),
+                _ => server.command(&["SET", &meta, &shown]),
+            };
+            let answer = h.store().hold(h.hold_of(&h.call("b"))).await;
+            let refused = matches!(&answer, Err(StoreError::Unavailable(why)) if why.contains("put right"));
+            assert!(refused && told.last() == Some("damaged"), "{field} {shown}: {answer:?}");
+            assert_eq!(h.get(&draft.row.id).await, draft, "{field} {shown}");
         }
         assert!(matches!(h.ask(&elsewhere).await, Held::New(_) | Held::Joined(_)), "{field}");
         let listed = h.store().list(&Filter { limit: 10, ..Filter::default() }).await.expect("the others are listed");
         let here = |stored: &Stored| stored.row.id.partition() == draft.row.id.partition();
         assert!(listed.iter().any(|stored| !here(stored)), "{field}");
         h.store().due(START, &[], 10).await.expect("the others are swept");
-        if good.is_empty() {
-            server.command(&["HDEL", &meta, field]);
-        } else {
-            server.command(&["HSET", &meta, field, &good]);
-        }
+        server.command(&["DEL", &meta]);
+        server.command(&["SET", &meta, &good]);
     }
     h.held(&h.call("b")).await;
 }

@@ -26,9 +26,7 @@ async fn what_is_no_event_is_read_past_alone() {
     let entry = server.command(&["XRANGE", &outbox, "1", "1"]);
     let fields = entry.list()[0].list()[1].texts();
     // A copy that names a draft of another partition, one with half a number, one of garbage.
-    let foreign = fields
-        .iter()
-        .map(|field| if *field == before.row.id.to_string() { other.row.id.to_string() } else { field.clone() });
+    let foreign = fields.iter().map(|field| field.replace(&before.row.id.to_string(), &other.row.id.to_string()));
     let add = |id: &str, fields: Vec<String>| {
         server.command(&[vec!["XADD".to_owned(), outbox.clone(), id.to_owned()], fields].concat());
     };

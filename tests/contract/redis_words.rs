@@ -105,9 +105,12 @@ fn relay(client: TcpStream, server: UnixStream, words: Words, known: Arc<Mutex<B
         let mut raw = Vec::new();
         while let Ok(answer) = frame(&mut from, &mut raw) {
             let step = asked.lock().unwrap().pop_front().flatten();
-            if let (Some(step), Frame::List(parts)) = (step, answer)
-                && let Some(Frame::Text(word)) = parts.into_iter().next()
-            {
+            // A word alone, or with what belongs to it.
+            let word = match answer {
+                Frame::List(parts) => parts.into_iter().next(),
+                word => Some(word),
+            };
+            if let (Some(step), Some(Frame::Text(word))) = (step, word) {
                 let word = String::from_utf8_lossy(&word).into_owned();
                 words.lock().unwrap().entry(step).or_default().insert(word);
             }

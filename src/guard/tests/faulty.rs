@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tokio::sync::broadcast;
 
 use crate::base::digest::Digest;
-use crate::base::id::{DraftId, NodeId, StepId};
+use crate::base::id::{DraftId, NodeId, Partition, StepId};
 use crate::base::time::Timestamp;
 use crate::draft::decision::Decider;
 use crate::draft::state::Status;
@@ -189,8 +189,8 @@ impl Store for Faulty {
         }
         Ok(found)
     }
-    async fn by_token(&self, digest: &Digest) -> Result<Option<Stored>, StoreError> {
-        self.run("by_token", self.inner.by_token(digest)).await
+    async fn by_token(&self, partition: Partition, digest: &Digest) -> Result<Option<Stored>, StoreError> {
+        self.run("by_token", self.inner.by_token(partition, digest)).await
     }
     async fn list(&self, filter: &Filter) -> Result<Vec<Stored>, StoreError> {
         self.run("list", self.inner.list(filter)).await

@@ -181,18 +181,20 @@ pub async fn ends_are_ends(h: &Harness) {
 pub async fn a_token_opens_before_and_after_use(h: &Harness) {
     let other = h.held(&h.call("b")).await;
     let draft = h.held(&h.call("a")).await;
-    let token = draft.row.token_digest;
-    let opened = h.store().by_token(&token).await.expect("answers").expect("opens");
+    let (partition, token) = (draft.row.id.partition(), draft.row.token_digest);
+    let opened = h.store().by_token(partition, &token).await.expect("answers").expect("opens");
     assert_eq!(opened, draft);
     h.claimed(&draft).await;
-    let opened = h.store().by_token(&token).await.expect("answers").expect("opens after use");
+    let opened = h.store().by_token(partition, &token).await.expect("answers").expect("opens after use");
     assert_eq!((opened.row.id, opened.row.state.status()), (draft.row.id.clone(), Status::Running));
     h.settle(&draft, crate::draft::state::Verdict::Failed, Some(crate::draft::outcome::Failure::NotSent)).await;
     h.advance(Duration::from_secs(1)).await;
     assert!(h.store().delete(&draft.row.id, h.store().now()).await.expect("answers"));
-    assert_eq!(h.store().by_token(&token).await, Ok(None), "gone with its draft");
-    assert_eq!(h.store().by_token(&Digest::of(b"guessed")).await, Ok(None));
-    assert!(h.store().by_token(&other.row.token_digest).await.expect("answers").is_some());
+    assert_eq!(h.store().by_token(partition, &token).await, Ok(None), "gone with its draft");
+    assert_eq!(h.store().by_token(partition, &Digest::of(b"guessed")).await, Ok(None));
+    assert!(h.store().by_token(other.row.id.partition(), &other.row.token_digest).await.expect("answers").is_some());
+    let elsewhere = Partition::all().find(|one| *one != other.row.id.partition()).expect("there are sixteen");
+    assert_eq!(h.store().by_token(elsewhere, &other.row.token_digest).await, Ok(None), "of another partition");
 }
 
 /// A draft that was never known is not found, and nothing is written.

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use crate::base::digest::Digest;
 use crate::base::id::{DraftId, NodeId, Partition, StepId};
+use crate::base::time::Timestamp;
 use crate::draft::decision::Decider;
 use crate::draft::outcome::Failure as Ending;
 use crate::draft::proof::Proof;
 use crate::draft::state::Verdict;
-use crate::store::contract::{HOLD_AHEAD_MAX, HOLD_BEHIND_MAX, Hold, Settle, StoreError};
+use crate::store::contract::{Hold, OwnerLimits, Settle, StoreError};
 use crate::store::steps::misuse;
 
 use super::fields::{evidence_line, fixed};
@@ -22,15 +23,17 @@ pub(super) struct Call {
     pub(super) script: &'static Script,
     pub(super) partition: Partition,
     args: Vec<(&'static str, Vec<u8>)>,
+    /// The digest of the token, for the step that stores it.
+    token: Option<Digest>,
 }
 
 impl Call {
     pub(super) fn new(script: &'static Script, id: &DraftId) -> Self {
-        Self { script, partition: id.partition(), args: Vec::with_capacity(16) }.with("id", id.as_str())
+        Self::of(script, id.partition()).with("id", id.as_str())
     }
 
     pub(super) fn of(script: &'static Script, partition: Partition) -> Self {
-        Self { script, partition, args: Vec::with_capacity(16) }
+        Self { script, partition, args: Vec::with_capacity(16), token: None }
     }
 
     pub(super) fn with(mut self, name: &'static str, value: impl Into<Vec<u8>>) -> Self {
@@ -52,15 +55,18 @@ impl Call {
 
     /// The keys that the head names.
     pub(super) fn keys(&self) -> Result<Vec<String>, StoreError> {
-        let draft = |arg: &str| {
+        let without = |arg: &str| misuse(&format!("{} without {arg}", self.script.name));
+        let by = |kind: char, arg: &str| {
             let found = self.args.iter().find(|(name, _)| *name == arg);
-            let id = found.and_then(|(_, id)| std::str::from_utf8(id).ok());
-            id.map(|id| format!("d:{id}")).ok_or_else(|| misuse(&format!("{} without {arg}", self.script.name)))
+            let value = found.and_then(|(_, value)| std::str::from_utf8(value).ok());
+            value.map(|value| format!("{kind}:{value}")).ok_or_else(|| without(arg))
         };
         let named = |name: &&'static str| {
             let own = match *name {
-                "draft" => draft("id")?,
-                "old" => draft("old")?,
+                "draft" => by('d', "id")?,
+                "old" => by('d', "old")?,
+                "owner" => by('o', "owner")?,
+                "token" => token_key(&self.token.ok_or_else(|| without("token"))?),
                 other => other.to_owned(),
             };
             Ok(key(self.partition, &own))
@@ -99,26 +105,33 @@ pub(super) fn names(nodes: &[NodeId]) -> String {
     nodes.iter().map(NodeId::as_str).collect::<Vec<_>>().join("\n")
 }
 
-/// What a hold and a repetition bring.
-pub(super) fn holding(call: Call, ask: &Hold, sealed_digest: &Digest) -> Call {
+/// What leads from a token to its draft.
+pub(super) fn token_key(digest: &Digest) -> String {
+    format!("t:{digest}")
+}
+
+/// How many lines an owner's index has at least for each draft.
+const LINES_MIN: u64 = 2;
+
+/// What a hold and a repetition bring. Times are sixteen digits, as lines of an index have them.
+pub(super) fn holding(mut call: Call, ask: &Hold, sealed_digest: &Digest) -> Call {
+    let time = |at: Timestamp| format!("{:016}", at.as_millis());
+    let OwnerLimits { pending_max, holds_max, window } = ask.limits;
+    // An owner with fewer lines has reached neither limit.
+    let few = u64::from(pending_max.min(holds_max)) * LINES_MIN;
+    call.token = Some(ask.token_digest);
     call.with("fixed", fixed(ask, sealed_digest))
         .with("tenant", ask.tenant.as_str())
         .with("owner", ask.owner_hash.to_hex())
         .with("tool", ask.tool.as_str())
         .with("args_hash", ask.args_hash.to_hex())
         .with("join", ask.join_key.to_hex())
-        .with("token", ask.token_digest.to_hex())
-        .with("sealed_digest", sealed_digest.to_hex())
-        .number("created_at", ask.created_at.as_millis())
-        .number("expires_at", ask.expires_at.as_millis())
+        .with("created_at", time(ask.created_at))
+        .with("expires_at", time(ask.expires_at))
         .with("session", ask.session.as_str())
         .digest("ckey", ask.caller_key.as_ref())
         .with("sealed", ask.sealed.as_slice())
-        .number("pending_max", ask.limits.pending_max)
-        .number("holds_max", ask.limits.holds_max)
-        .number("window_ms", millis(ask.limits.window))
-        .number("ahead_ms", millis(HOLD_AHEAD_MAX))
-        .number("behind_ms", millis(HOLD_BEHIND_MAX))
+        .with("limits", format!("{few} {pending_max} {holds_max} {}", millis(window)))
 }
 
 /// How an attempt ended.

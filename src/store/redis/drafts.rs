@@ -14,10 +14,11 @@ use crate::base::time::Timestamp;
 use crate::store::contract::StoreError;
 use crate::store::row::Stored;
 
+use super::arguments::token_key;
 use super::clock::Seen;
 use super::fields::{Fields, NAMES};
 use super::link::{Failure, UNACKNOWLEDGED};
-use super::reply::{pairs, texts, time};
+use super::reply::{pairs, text, texts, time};
 use super::{RedisStore, key};
 
 /// How many drafts a list leaves out because replicas are not known to have them: those that ended or were
@@ -108,7 +109,8 @@ impl RedisStore {
                 ask.cmd("HEXISTS").arg(hash).arg("response");
             }
             // Who judges a draft by its times does it by the partition's, as the scripts do.
-            ask.cmd("HMGET").arg(key(id.partition(), "meta")).arg("clock").arg("raw");
+            // MGET takes a key of another kind for none: a draft can be read where its partition cannot be written.
+            ask.cmd("MGET").arg(key(id.partition(), "meta"));
         }
         if !self.link.is_cluster() {
             ask.cmd("TIME");
@@ -137,28 +139,21 @@ impl RedisStore {
 
     /// Notes what a partition says of its time. What cannot be read is refused by every script.
     fn has_seen(&self, partition: Partition, meta: Value) {
-        let Ok(numbers) = texts(meta) else { return };
-        let number = |at: usize| numbers.get(at).and_then(|text| text.parse().ok()).map(Timestamp::from_millis);
-        if let (Some(clock), Some(raw)) = (number(0), number(1)) {
+        let Ok(Some(numbers)) = texts(meta).map(|mut found| found.pop()) else { return };
+        let mut numbers = numbers.split(' ').map(|number| number.parse().map(Timestamp::from_millis));
+        if let (Some(Ok(clock)), Some(Ok(raw))) = (numbers.next(), numbers.next()) {
             self.times.partition_has_seen(partition, Seen { clock, raw });
         }
     }
 
-    /// The draft that a token opens. The digest does not tell the partition, so each is asked, in
-    /// one pipeline.
-    pub(super) async fn find_token(&self, digest: &Digest) -> Result<Option<Stored>, Failure> {
-        let (from, to) = line_range(&format!("tok {digest} "));
+    /// The draft of a partition that a token opens.
+    pub(super) async fn find_token(&self, partition: Partition, digest: &Digest) -> Result<Option<Stored>, Failure> {
         let mut ask = redis::pipe();
-        for partition in Partition::all() {
-            let index = key(partition, "ix");
-            ask.cmd("ZRANGEBYLEX").arg(index).arg(&from).arg(&to).arg("LIMIT").arg(0).arg(1);
-        }
-        let mut lines = Vec::new();
-        for found in self.link.ask(&ask, true).await? {
-            lines.extend(texts(found)?);
-        }
-        let Some(line) = lines.first() else { return Ok(None) };
-        let id = line.rsplit(' ').next().unwrap_or_default();
+        ask.cmd("GET").arg(key(partition, &token_key(digest)));
+        let id = match self.link.ask(&ask, true).await?.pop() {
+            None | Some(Value::Nil) => return Ok(None),
+            Some(found) => text(found)?,
+        };
         let id: DraftId = id.parse().map_err(|_| strange("a token's draft"))?;
         match self.load(&id).await? {
             Some(stored) if stored.row.token_digest == *digest => Ok(Some(stored)),

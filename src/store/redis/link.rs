@@ -383,7 +383,7 @@ fn meaning(error: &RedisError, reads: bool) -> Failure {
         // Raised by a script before its first write.
         "CORRUPT" => return Failure { kind: "corrupt", error: StoreError::Corrupt(why) },
         "DAMAGED" => {
-            let advice = "somebody else has written to the key `meta` of this partition; nothing is changed there until it is put right";
+            let advice = "somebody else has written there; nothing is changed until it is put right";
             return Failure::unavailable(DAMAGED, format!("{why}; {advice}"));
         }
         "NOSCRIPT" => "noscript",

@@ -436,8 +436,8 @@ impl Store for RedisStore {
         self.told("get", self.load(id)).await
     }
 
-    async fn by_token(&self, token_digest: &Digest) -> Result<Option<Stored>, StoreError> {
-        self.told("by_token", self.find_token(token_digest)).await
+    async fn by_token(&self, partition: Partition, token_digest: &Digest) -> Result<Option<Stored>, StoreError> {
+        self.told("by_token", self.find_token(partition, token_digest)).await
     }
 
     async fn list(&self, filter: &Filter) -> Result<Vec<Stored>, StoreError> {

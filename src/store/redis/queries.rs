@@ -4,8 +4,6 @@
 //! Every partition is asked by itself and the answers are merged here. A row that cannot be read
 //! is left out of lists; asked for by itself it is an error.
 
-use std::collections::BTreeMap;
-
 use futures_util::future::try_join_all;
 use redis::Value;
 
@@ -21,7 +19,7 @@ use crate::store::steps::care::{listed, place};
 use super::arguments::{Call, names};
 use super::drafts::{Behind, line_range, strange};
 use super::link::{DAMAGED, Failure, Link};
-use super::reply::{text, texts};
+use super::reply::{pairs, text, texts};
 use super::script::SCRIPTS;
 use super::{RedisStore, key};
 
@@ -258,22 +256,24 @@ fn numbered(entry: Value) -> Option<(u64, Option<Event>)> {
     Some((seq, if rest == "0" { event(seq, fields) } else { None }))
 }
 
+/// What `append` in lua/lib/begin.lua makes: one field of nine lines, and two that need not be there.
 fn event(seq: u64, fields: Value) -> Option<Event> {
-    let flat = texts(fields).ok()?;
-    let fields: BTreeMap<&str, &str> = flat.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect();
-    let field = |name: &str| fields.get(name).copied();
+    let fields = pairs(fields).ok()?;
+    let field = |name: &str| fields.get(name.as_bytes()).and_then(|value| std::str::from_utf8(value).ok());
     let some = |name: &str| field(name).filter(|text| !text.is_empty()).map(str::to_owned);
+    let lines: Vec<&str> = field("e")?.split('\n').collect();
+    let [at, kind, draft, tenant, owner, tool, status, epoch, args] = <[&str; 9]>::try_from(lines).ok()?;
     Some(Event {
         seq,
-        at: Timestamp::from_millis(field("at")?.parse().ok()?),
-        kind: field("kind")?.to_owned(),
-        draft_id: field("draft")?.parse().ok()?,
-        tenant: field("tenant")?.to_owned().try_into().ok()?,
-        owner_hash: field("owner")?.parse().ok()?,
-        tool: field("tool")?.to_owned().try_into().ok()?,
-        status: field("status")?.to_owned(),
-        epoch: field("epoch")?.parse().ok()?,
-        args_hash: field("args")?.parse().ok()?,
+        at: Timestamp::from_millis(at.parse().ok()?),
+        kind: kind.to_owned(),
+        draft_id: draft.parse().ok()?,
+        tenant: tenant.to_owned().try_into().ok()?,
+        owner_hash: owner.parse().ok()?,
+        tool: tool.to_owned().try_into().ok()?,
+        status: status.to_owned(),
+        epoch: epoch.parse().ok()?,
+        args_hash: args.parse().ok()?,
         by: some("by"),
         reason: some("reason"),
     })

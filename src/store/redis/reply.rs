@@ -22,13 +22,23 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// Reads the five parts of every step's answer. A word that the script's head does not name is
-    /// no answer of that script.
+    /// Reads the five parts of a step's answer, or its word alone. A word that the script's head does not
+    /// name is no answer of that script.
     pub(super) fn read(script: &Script, value: Value) -> Result<Self, StoreError> {
-        let Value::Array(parts) = value else { return Err(strange("it is no list")) };
-        let parts = <[Value; 5]>::try_from(parts).map_err(|_| strange("it has not five parts"))?;
-        let [word, one, two, draft, id] = parts;
-        let reply = Self { word: text(word)?, one: text(one)?, two: text(two)?, draft, id: text(id)? };
+        let reply = match value {
+            Value::Array(parts) => {
+                let parts = <[Value; 5]>::try_from(parts).map_err(|_| strange("it has not five parts"))?;
+                let [word, one, two, draft, id] = parts;
+                Self { word: text(word)?, one: text(one)?, two: text(two)?, draft, id: text(id)? }
+            }
+            word => Self {
+                word: text(word)?,
+                one: String::new(),
+                two: String::new(),
+                draft: Value::Array(Vec::new()),
+                id: String::new(),
+            },
+        };
         if script.replies.contains(&reply.word.as_str()) { Ok(reply) } else { Err(reply.unknown(script.name)) }
     }
 

@@ -12,15 +12,23 @@ use crate::draft::outcome::Failure;
 use crate::draft::proof::EXPIRED;
 use crate::draft::state::{Move, Phase, State, Verdict, next};
 use crate::store::clock::TRUST;
+use crate::store::contract::{HOLD_AHEAD_MAX, HOLD_BEHIND_MAX};
 use crate::store::steps::EVENTS_KEPT;
 
 use super::fields::{FIXED, NAMES};
 
 /// Stands in front of every step.
+const BEGIN: &str = include_str!("../../../lua/lib/begin.lua");
+
+/// Stands in front of every step, too, but behind the parts that its head names first: a step that they end
+/// does not pay for it.
 const ROW: &str = include_str!("../../../lua/lib/row.lua");
 
 /// Parts that several steps use, by the name in their heads.
-const LIBRARY: [(&str, &str); 2] = [
+const LIBRARY: [(&str, &str); 5] = [
+    ("looks", include_str!("../../../lua/lib/looks.lua")),
+    ("made", include_str!("../../../lua/lib/made.lua")),
+    ("fresh", include_str!("../../../lua/lib/fresh.lua")),
     ("holding", include_str!("../../../lua/lib/holding.lua")),
     ("ending", include_str!("../../../lua/lib/ending.lua")),
 ];
@@ -30,8 +38,8 @@ const LIBRARY: [(&str, &str); 2] = [
 pub(in crate::store) struct Script {
     /// The step, as in its head and its file's name.
     pub(in crate::store) name: &'static str,
-    /// The names of its keys, in order: `meta`, `ix` and `ev` of the partition, `draft` and `old` by the
-    /// arguments `id` and `old`.
+    /// The names of its keys, in order: `meta`, `ix` and `ev` of the partition, and by arguments `draft` (`id`),
+    /// `old`, `owner` and `token`.
     pub(in crate::store) keys: Vec<&'static str>,
     /// The names of its arguments, in order.
     pub(in crate::store) args: Vec<&'static str>,
@@ -58,17 +66,26 @@ impl Script {
             "" => "#!lua\n".to_owned(),
             flags => format!("#!lua flags={flags}\n"),
         };
-        let places: Vec<String> = (1..=args.len()).map(|place| format!("ARGV[{place}]")).collect();
-        let _ = writeln!(text, "local {} = {}", args.join(", "), places.join(", "));
+        text.push_str("local clock = ARGV[1]\n");
         text.push_str(&TABLES);
         let _ = writeln!(text, "local READS = {}", flags == "no-writes");
-        text.push_str(ROW);
-        for used in head("uses").split_whitespace() {
-            if let Some((_, part)) = LIBRARY.iter().find(|(name, _)| *name == used) {
-                text.push_str(part);
-            }
+        let parts = |wanted: &str| {
+            let part = |used| LIBRARY.iter().find(|(name, _)| *name == used).map(|(_, part)| *part);
+            head(wanted).split_whitespace().filter_map(part).collect::<String>()
+        };
+        text.push_str(BEGIN);
+        // Behind what all functions need: the server looks for a name that one uses from the last backwards.
+        if let Some(others) = args.get(1..).filter(|others| !others.is_empty()) {
+            let _ = writeln!(text, "local {} = unpack(ARGV, 2)", others.join(", "));
         }
-        text.push_str(source);
+        text.push_str(&parts("first"));
+        // A block of its own, which a step that has what it needs does not enter.
+        text.push_str(if head("first").contains("fresh") { "if not is_fresh then\n" } else { "do\n" });
+        for part in [ROW, &parts("uses"), source] {
+            text.push_str(part);
+        }
+        text.push_str("end\n");
+        text.push_str(&parts("last"));
         let sha = redis::Script::new(&text).get_hash().to_owned();
         let words = |wanted: &str| head(wanted).split_whitespace().collect();
         let (keys, replies) = (words("keys"), words("replies"));
@@ -136,6 +153,8 @@ fn tables() -> String {
     table("NOT_SENT", not_sent.map(|failure| (failure.as_str().to_owned(), "true".to_owned())).collect());
     let _ = writeln!(text, "local EXPIRED = '{EXPIRED}'");
     let _ = writeln!(text, "local TRUST_MS, EVENTS_KEPT_MS = {}, {}", TRUST.as_millis(), EVENTS_KEPT.as_millis());
+    let (ahead, behind) = (HOLD_AHEAD_MAX.as_millis(), HOLD_BEHIND_MAX.as_millis());
+    let _ = writeln!(text, "local HOLD_AHEAD_MS, HOLD_BEHIND_MS = {ahead}, {behind}");
     text
 }
 
@@ -177,6 +196,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use std::collections::BTreeSet;
+    use std::iter::once;
     use std::path::Path;
 
     use super::*;
@@ -185,6 +205,15 @@ mod tests {
     fn source(name: &str) -> String {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
         std::fs::read_to_string(folder.join(format!("{name}.lua"))).unwrap()
+    }
+
+    /// The parts that a script's head names.
+    fn parts_of(name: &str) -> Vec<String> {
+        let own = source(name);
+        let named =
+            |kind: &str| own.lines().find_map(|line| line.strip_prefix(kind).map(str::to_owned)).unwrap_or_default();
+        let all = ["-- first: ", "-- uses: ", "-- last: "].map(named).join(" ");
+        all.split_whitespace().map(|part| source(&format!("lib/{part}"))).collect()
     }
 
     #[test]
@@ -202,12 +231,13 @@ mod tests {
             assert_eq!(script.args.first(), Some(&"clock"), "{name}");
             assert!(!script.replies.is_empty(), "{name}");
             let used: BTreeSet<&str> = script.text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
-            let body = source(name).lines().filter(|line| !line.starts_with("--")).collect::<String>();
+            let texts: String = once(source(name)).chain(parts_of(name)).collect();
+            let body = texts.lines().filter(|line| !line.starts_with("--")).collect::<String>();
             for arg in &script.args {
                 assert!(*arg == "clock" || body.contains(arg), "{name} does not use its argument {arg}");
             }
             assert!(used.contains("PREFIX") && script.keys.starts_with(&["meta", "ix"]), "{name}");
-            // What it writes for certain, it names: see lua/lib/row.lua.
+            // What it writes for certain, it names: see lua/lib/begin.lua.
             let of_a_draft = script.args.contains(&"id");
             assert!(!of_a_draft || script.keys.starts_with(&["meta", "ix", "ev", "draft"]), "{name}");
         }
@@ -217,8 +247,9 @@ mod tests {
     #[test]
     fn every_command_of_every_step_is_among_the_rights() {
         let rights = source("rights");
-        for name in SCRIPTS.all().into_iter().map(|(name, _)| name).chain(["lib/row", "lib/holding", "lib/ending"]) {
-            let text = source(name);
+        let parts = ["begin", "row"].into_iter().chain(LIBRARY.map(|(part, _)| part)).map(|part| format!("lib/{part}"));
+        for name in SCRIPTS.all().into_iter().map(|(name, _)| name.to_owned()).chain(parts) {
+            let text = source(&name);
             for call in ["redis.call('", "redis.pcall('"] {
                 for (place, _) in text.match_indices(call) {
                     let command = text[place + call.len()..].split('\'').next().unwrap();
@@ -235,9 +266,9 @@ mod tests {
         for (name, script) in SCRIPTS.all() {
             let (mut said, mut texts) = (BTreeSet::new(), String::new());
             let own = source(name);
-            let uses = own.lines().find_map(|line| line.strip_prefix("-- uses: ")).unwrap_or_default();
-            let parts = uses.split_whitespace().map(|part| source(&format!("lib/{part}")));
-            for text in std::iter::once(own.clone()).chain(parts) {
+            let parts = parts_of(name);
+            let is_alone = parts.is_empty();
+            for text in once(own).chain(parts) {
                 texts.push_str(&text);
                 for call in ["plain(", "reply(", "return { "] {
                     for (place, _) in text.match_indices(call) {
@@ -253,7 +284,7 @@ mod tests {
                 let quoted = format!("\"{word}\"");
                 assert!(!script.args.contains(&"id") || read.contains(&quoted), "{word} of {name} is not read");
             }
-            if uses.is_empty() && script.args.contains(&"id") {
+            if is_alone && script.args.contains(&"id") {
                 let unknown: Vec<_> =
                     said.difference(&head).filter(|word| !NOT_ANSWERS.contains(&word.as_str())).collect();
                 assert!(unknown.is_empty(), "{name} says {unknown:?}, and its head does not");

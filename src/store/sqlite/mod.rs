@@ -24,7 +24,7 @@ use async_trait::async_trait;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use crate::base::digest::Digest;
-use crate::base::id::{DraftId, NodeId, StepId};
+use crate::base::id::{DraftId, NodeId, Partition, StepId};
 use crate::base::time::{Clock, Timestamp};
 use crate::draft::decision::Decider;
 use crate::draft::state::Status;
@@ -263,9 +263,9 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn by_token(&self, token_digest: &Digest) -> Result<Option<Stored>, StoreError> {
+    async fn by_token(&self, partition: Partition, token_digest: &Digest) -> Result<Option<Stored>, StoreError> {
         let digest = *token_digest;
-        self.read("by_token", move |rows| match rows.by_token(&digest)? {
+        self.read("by_token", move |rows| match rows.by_token(&digest)?.filter(|row| row.id.partition() == partition) {
             Some(row) => Ok(Some(*stored(rows, row)?)),
             None => Ok(None),
         })

@@ -12,7 +12,9 @@ fn set_back_by(redis: &Redis, ms: u64) {
     let now = time[0].parse::<u64>().unwrap() * 1_000 + time[1].parse::<u64>().unwrap() / 1_000;
     for partition in "0123456789abcdef".chars() {
         let meta = format!("cs:{{{partition}}}:meta");
-        redis.command(&["HSET", &meta, "clock", &(now + ms).to_string(), "raw", &now.to_string()]);
+        let numbers = redis.command(&["GET", &meta]).text();
+        let rest = numbers.splitn(3, ' ').nth(2).unwrap_or("0 0 0 0");
+        redis.command(&["SET", &meta, &format!("{} {now} {rest}", now + ms)]);
     }
 }
 

@@ -141,17 +141,37 @@ fn in_partition(draft: &Draft, name: &str) -> String {
     format!("cs:{{{partition}}}:{name}")
 }
 
-/// The lines of its partition's index by which a draft is found and that begin with `stem`.
+/// The index of the draft's owner.
 #[track_caller]
-fn found_by(redis: &Redis, draft: &Draft, stem: &str) -> Vec<String> {
-    let lines = redis.command(&["ZRANGE", &in_partition(draft, "ix"), "0", "-1"]).texts();
-    lines.into_iter().filter(|line| line.starts_with(stem) && line.ends_with(&draft.id)).collect()
+fn owners_index(redis: &Redis, draft: &Draft) -> String {
+    let fixed = field(redis, draft, "fixed");
+    in_partition(draft, &format!("o:{}", fixed.split('\n').nth(1).expect("an owner")))
 }
 
-/// Adds a line to the index of the draft's partition.
+/// The lines by which a draft is found and that begin with `stem`, in its partition's index and its owner's.
+#[track_caller]
+fn found_by(redis: &Redis, draft: &Draft, stem: &str) -> Vec<String> {
+    let lines = |index: &str| redis.command(&["ZRANGE", index, "0", "-1"]).texts();
+    let all = lines(&in_partition(draft, "ix")).into_iter().chain(lines(&owners_index(redis, draft)));
+    all.filter(|line| line.starts_with(stem) && line.ends_with(&draft.id)).collect()
+}
+
+/// The index in which a line stands.
+fn index_of(redis: &Redis, draft: &Draft, line: &str) -> String {
+    let shared = ["st ", "due ", "lease ", "node ", "ended "].iter().any(|kind| line.starts_with(kind));
+    if shared { in_partition(draft, "ix") } else { owners_index(redis, draft) }
+}
+
+/// Adds a line to the index where it belongs.
 #[track_caller]
 fn lead(redis: &Redis, draft: &Draft, line: &str) {
-    redis.command(&["ZADD", &in_partition(draft, "ix"), "0", line]);
+    redis.command(&["ZADD", &index_of(redis, draft, line), "0", line]);
+}
+
+/// Takes a line out of it.
+#[track_caller]
+fn lead_no_more(redis: &Redis, draft: &Draft, line: &str) {
+    redis.command(&["ZREM", &index_of(redis, draft, line), line]);
 }
 
 /// The one line that begins with `stem` and by which `from` is found leads to `to` from now on.
@@ -159,7 +179,7 @@ fn lead(redis: &Redis, draft: &Draft, line: &str) {
 fn mislead(redis: &Redis, stem: &str, from: &Draft, to: &Draft) {
     let lines = found_by(redis, from, stem);
     assert_eq!(lines.len(), 1, "{stem}: {lines:?}");
-    redis.command(&["ZREM", &in_partition(from, "ix"), &lines[0]]);
+    lead_no_more(redis, from, &lines[0]);
     lead(redis, from, &lines[0].replace(&from.id, &to.id));
 }
 
