@@ -11,7 +11,7 @@ for _, command in ipairs({
     { 'TIME' }, { 'GET', KEYS[1] }, { 'SET', KEYS[1], '1' },
     { 'EXISTS', draft }, { 'HGET', draft, 'n' }, { 'HMGET', draft, 'n' }, { 'HGETALL', draft },
     { 'HSET', draft, 'n', '1' }, { 'HDEL', draft, 'n' }, { 'DEL', draft },
-    { 'SET', token, 'a' }, { 'EXISTS', token }, { 'DEL', token },
+    { 'MSET', token, 'a' }, { 'EXISTS', token }, { 'DEL', token },
     { 'ZCARD', IX }, { 'ZADD', IX, '0', 'a' }, { 'ZREM', IX, 'a' }, { 'ZRANGEBYLEX', IX, '-', '+' },
     { 'ZREVRANGEBYLEX', IX, '+', '-' },
     { 'ZCARD', own }, { 'ZCOUNT', own, '0', '0' }, { 'ZADD', own, '0', 'a' }, { 'ZREM', own, 'a' },

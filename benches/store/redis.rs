@@ -19,18 +19,19 @@ use crate::{NoDial, cycle, hold, median, rate, runtime};
 const KEEP: &str = "#!lua\nredis.call('HSET', KEYS[1], 'fixed', ARGV[1], 'sealed', ARGV[2])\nreturn 'made'";
 
 /// What a hold writes (the draft, its lines in two indices, its token, its event, the numbers, the hint), with
-/// nothing looked at or decided.
+/// nothing looked at or decided; in all sixteen partitions, as holds are.
 const WRITE: &str = "#!lua
 local id, digest = ARGV[3], ARGV[4]
-redis.call('ZADD', 'cs:{0}:ix', '0', 'st pending ' .. id, '0', 'due 0001700000000000 ' .. id)
-redis.call('ZADD', 'cs:{0}:o:' .. digest, '0', 'own 0001700000000000 ' .. id, '0', 'j0123456789abca 0000000000000001 ' .. id,
-    '0', 'open 0001700000000000 ' .. id)
-redis.call('SET', 'cs:{0}:t:' .. digest, id)
+local partition = string.sub(KEYS[1], 1, 7)
+redis.call('ZADD', partition .. 'ix', '0', 'st pending ' .. id, '0', 'due 0001700000000000 ' .. id)
+redis.call('ZADD', partition .. 'o:' .. digest, '0', 'own 0001700000000000 ' .. id,
+    '0', 'j0123456789abca 0000000000000001 ' .. id, '0', 'open 0001700000000000 ' .. id)
 redis.call('HSET', KEYS[1], 'fixed', ARGV[1], 'state', 'pending', 'epoch', '0', 'attempts', '0', 'sessions', 's1',
     'n', '1', 'sealed', ARGV[2])
-redis.call('XADD', 'cs:{0}:ev', '*', 'e', '1700000000000\\ndraft.held\\n' .. id .. '\\ndefault\\n' .. digest ..
+redis.call('XADD', partition .. 'ev', '*', 'e', '1700000000000\\ndraft.held\\n' .. id .. '\\ndefault\\n' .. digest ..
     '\\nsend\\npending\\n0\\n' .. digest)
-redis.call('SET', 'cs:{0}:meta', '1700000000000 1700000000000 1 1 1700000000000 1700000000000')
+redis.call('MSET', partition .. 'meta', '1700000000000 1700000000000 1 1 1700000000000 1700000000000',
+    partition .. 't:' .. digest, id)
 redis.call('PUBLISH', 'cs:hints', id)
 return 'made'";
 
@@ -67,7 +68,7 @@ fn bare(runtime: &Runtime, script: &'static str, concurrency: usize, span: Durat
         async move {
             let mut ask = redis::cmd("EVALSHA");
             let hash = format!("{:064x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            ask.arg(sha.as_str()).arg(1).arg(format!("cs:{{0}}:{n}")).arg(fixed).arg(sealed);
+            ask.arg(sha.as_str()).arg(1).arg(format!("cs:{{{:x}}}:{n}", n % 16)).arg(fixed).arg(sealed);
             ask.arg(format!("dr_0_{n:026}")).arg(hash);
             let _made: String = ask.query_async(&mut connection).await.unwrap();
         }

@@ -1,9 +1,9 @@
 -- What every step begins with: its names, the store's time, its event. Stands in front of everything else.
--- What stands in front of it is written by the guard from its own tables: the argument `clock` (the others follow this
--- file), READS (whether the step may not write), TRUST_MS, EVENTS_KEPT_MS and EXPIRED, and functions that give NAMES (a draft's fields without
--- its sealed bytes and response), FIXED (what never changes, one value to a line of the field `fixed`), NEXT (the
--- transition table), STATUS (the status of a state) and NOT_SENT. They are functions so that a step makes only the
--- tables that it uses.
+-- What stands in front of it is written by the guard from its own tables: the argument `clock`, READS (whether the step
+-- may not write), TRUST_MS, EVENTS_KEPT_MS, HOLD_AHEAD_MS and HOLD_BEHIND_MS, and STATUS, which gives the status of a
+-- state. What is written behind it: the other arguments by their names, EXPIRED, and functions that give NAMES (a draft's
+-- fields without its sealed bytes and response), FIXED (what never changes, one value to a line of the field `fixed`),
+-- NEXT (the transition table) and NOT_SENT. They are functions so that a step makes only the tables that it uses.
 --
 -- One partition is one slot; every key begins with its `cs:{N}:`, so no step leaves its slot. Every key that a step
 -- surely writes is named in KEYS: while a Cluster moves a slot, a step is then refused before it begins and not in its
@@ -74,9 +74,14 @@ else
 end
 local raw = now
 
--- Keeps the partition's numbers.
-local function keep()
-    redis.call('SET', KEYS[1], string.format('%d %d %d %d %d %d', now, raw, seq, last_n, high, oldest))
+-- Keeps the partition's numbers; with them, in one command, the id under a token.
+local function keep(token, id)
+    local numbers = string.format('%d %d %d %d %d %d', now, raw, seq, last_n, high, oldest)
+    if token then
+        redis.call('MSET', KEYS[1], numbers, token, id)
+    else
+        redis.call('SET', KEYS[1], numbers)
+    end
 end
 
 if seen > raw and seen <= raw + TRUST_MS then
@@ -125,8 +130,8 @@ end
 local touched = false
 
 -- Writes the event of a step under the next number, and tells whoever listens on any node. What has no line break is one
--- field, what may have is others: fewer pieces cost less.
-local function emit(row, kind, by, reason)
+-- field, what may have is others: fewer pieces cost less. `token` is written with it.
+local function emit(row, kind, by, reason, token)
     touched = true
     local event = text(now) .. '\n' .. kind .. '\n' .. row.id .. '\n' .. row.tenant .. '\n' .. row.owner .. '\n' .. row.tool .. '\n'
         .. (row.status or STATUS()[row.state]) .. '\n' .. text(row.epoch) .. '\n' .. row.args_hash
@@ -150,7 +155,7 @@ local function emit(row, kind, by, reason)
     if oldest < now - EVENTS_KEPT_MS or wild(oldest) then
         trim()
     end
-    keep()
+    keep(token, row.id)
     redis.call('PUBLISH', 'cs:hints', row.id)
 end
 

@@ -7,7 +7,6 @@ redis.call('XLEN', EV)
 redis.call('ZADD', IX, '0', 'st pending ' .. id, '0', 'due ' .. expires_at .. ' ' .. id)
 redis.call('ZADD', OWN, '0', 'own ' .. created_at .. ' ' .. id, '0', stem .. 'a ' .. place(last_n) .. ' ' .. id,
     '0', 'open ' .. expires_at .. ' ' .. id)
-redis.call('SET', KEYS[6], id)
 redis.call('HSET', KEYS[4], 'fixed', fixed, 'state', 'pending', 'epoch', '0', 'attempts', '0', 'sessions', session,
     'n', text(last_n), 'sealed', sealed)
 if ckey then
@@ -21,7 +20,7 @@ if passed ~= '' then
     redis.call('HSET', KEYS[4], 'passed', passed)
 end
 emit({ id = id, status = 'pending', epoch = 0, tenant = tenant, owner = owner, tool = tool, args_hash = args_hash },
-    'draft.held')
+    'draft.held', nil, nil, KEYS[6])
 if duplicate == '' and passed == '' then
     return plain('made')
 end

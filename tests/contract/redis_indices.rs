@@ -45,7 +45,11 @@ async fn a_deleted_draft_leaves_no_line_and_no_key() {
         let id = &draft.row.id;
         let (shared, own) = lines(&server, &draft);
         let kinds = |lines: &[String]| lines.iter().map(|line| line[..2].to_owned()).collect::<Vec<_>>();
-        assert_eq!((kinds(&shared), own.len()), (vec!["du".to_owned(), "st".to_owned()], 4), "{way}: {shared:?} {own:?}");
+        assert_eq!(
+            (kinds(&shared), own.len()),
+            (vec!["du".to_owned(), "st".to_owned()], 4),
+            "{way}: {shared:?} {own:?}"
+        );
         assert!(own.iter().all(|line| line.len() <= 64), "longer ones are kept in another way: {own:?}");
         match way {
             "settled" => {

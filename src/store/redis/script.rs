@@ -67,7 +67,7 @@ impl Script {
             flags => format!("#!lua flags={flags}\n"),
         };
         text.push_str("local clock = ARGV[1]\n");
-        text.push_str(&TABLES);
+        text.push_str(&TABLES.first);
         let _ = writeln!(text, "local READS = {}", flags == "no-writes");
         let parts = |wanted: &str| {
             let part = |used| LIBRARY.iter().find(|(name, _)| *name == used).map(|(_, part)| *part);
@@ -81,7 +81,7 @@ impl Script {
         text.push_str(&parts("first"));
         // A block of its own, which a step that has what it needs does not enter.
         text.push_str(if head("first").contains("fresh") { "if not is_fresh then\n" } else { "do\n" });
-        for part in [ROW, &parts("uses"), source] {
+        for part in [&TABLES.others, ROW, &parts("uses"), source] {
             text.push_str(part);
         }
         text.push_str("end\n");
@@ -123,22 +123,29 @@ scripts! {
 /// Every step, composed once.
 pub(in crate::store) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(Scripts::compose);
 
-static TABLES: LazyLock<String> = LazyLock::new(tables);
+static TABLES: LazyLock<Tables> = LazyLock::new(tables);
 
-/// The tables that steps need, as Lua.
-fn tables() -> String {
-    let mut text = String::new();
-    let list = |names: &[&str]| names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
-    let _ = writeln!(text, "local function NAMES() return {{ {} }} end", list(&NAMES));
-    let _ = writeln!(text, "local function FIXED() return {{ {} }} end", list(&FIXED));
-    // The larger tables are made once in a step, when they are asked for.
-    let mut table = |name: &str, pairs: Vec<(String, String)>| {
-        let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("['{key}'] = {value}")).collect();
-        let _ = writeln!(text, "local {name}_made");
-        let _ = writeln!(text, "local function {name}()");
-        let _ = writeln!(text, "{name}_made = {name}_made or {{ {} }} return {name}_made end", pairs.join(", "));
-    };
+/// Tables and numbers that steps need, as Lua: those of `begin`, and those that only the rest needs.
+struct Tables {
+    first: String,
+    others: String,
+}
+
+/// A function that gives a table, made once in a step, when it is asked for.
+fn table(name: &str, pairs: impl IntoIterator<Item = (String, String)>) -> String {
+    let pairs: Vec<String> = pairs.into_iter().map(|(key, value)| format!("['{key}'] = {value}")).collect();
+    let made = format!("{name}_made = {name}_made or {{ {} }} return {name}_made", pairs.join(", "));
+    format!("local {name}_made\nlocal function {name}()\n{made} end\n")
+}
+
+fn tables() -> Tables {
     let quoted = |word: &str| format!("'{word}'");
+    let status = |state: State| (state_word(state).to_owned(), quoted(state.status().as_str()));
+    let mut first = table("STATUS", State::ALL.into_iter().map(status));
+    let _ = writeln!(first, "local TRUST_MS, EVENTS_KEPT_MS = {}, {}", TRUST.as_millis(), EVENTS_KEPT.as_millis());
+    let (ahead, behind) = (HOLD_AHEAD_MAX.as_millis(), HOLD_BEHIND_MAX.as_millis());
+    let _ = writeln!(first, "local HOLD_AHEAD_MS, HOLD_BEHIND_MS = {ahead}, {behind}");
+
     let mut moves = Vec::new();
     for state in State::ALL {
         let from = state_word(state);
@@ -146,16 +153,14 @@ fn tables() -> String {
             |step: Move| next(state, step).map(|to| (format!("{from} {}", move_word(step)), quoted(state_word(to))));
         moves.extend(Move::ALL.into_iter().filter_map(of));
     }
-    table("NEXT", moves);
-    let status = |state: State| (state_word(state).to_owned(), quoted(state.status().as_str()));
-    table("STATUS", State::ALL.into_iter().map(status).collect());
+    let mut others = table("NEXT", moves);
     let not_sent = Failure::ALL.into_iter().filter(|failure| failure.not_sent());
-    table("NOT_SENT", not_sent.map(|failure| (failure.as_str().to_owned(), "true".to_owned())).collect());
-    let _ = writeln!(text, "local EXPIRED = '{EXPIRED}'");
-    let _ = writeln!(text, "local TRUST_MS, EVENTS_KEPT_MS = {}, {}", TRUST.as_millis(), EVENTS_KEPT.as_millis());
-    let (ahead, behind) = (HOLD_AHEAD_MAX.as_millis(), HOLD_BEHIND_MAX.as_millis());
-    let _ = writeln!(text, "local HOLD_AHEAD_MS, HOLD_BEHIND_MS = {ahead}, {behind}");
-    text
+    others += &table("NOT_SENT", not_sent.map(|failure| (failure.as_str().to_owned(), "true".to_owned())));
+    let list = |names: &[&str]| names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    let _ = writeln!(others, "local function NAMES() return {{ {} }} end", list(&NAMES));
+    let _ = writeln!(others, "local function FIXED() return {{ {} }} end", list(&FIXED));
+    let _ = writeln!(others, "local EXPIRED = '{EXPIRED}'");
+    Tables { first, others }
 }
 
 /// A stored state in one word.
@@ -297,7 +302,7 @@ mod tests {
 
     #[test]
     fn the_tables_are_those_of_the_crate() {
-        let tables = tables();
+        let tables = tables().others;
         assert!(tables.contains("['pending claim'] = 'running/claimed'"), "{tables}");
         assert!(tables.contains("['running/sending take_over'] = 'verifying'"), "{tables}");
         assert!(!tables.contains("['succeeded "), "nothing leads out of an end: {tables}");
