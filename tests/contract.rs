@@ -60,13 +60,21 @@ mod redis_outbox;
 
 #[path = "support/redis.rs"]
 mod redis;
+#[path = "contract/redis_altered.rs"]
+mod redis_altered;
+#[path = "contract/redis_bench.rs"]
+mod redis_bench;
 #[path = "contract/redis_child.rs"]
 mod redis_child;
+#[path = "contract/redis_clock.rs"]
+mod redis_clock;
 #[path = "contract/redis_cluster.rs"]
 mod redis_cluster;
 #[path = "contract/redis_faults.rs"]
 mod redis_faults;
 #[path = "contract/redis_indices.rs"]
 mod redis_indices;
+#[path = "contract/redis_replicas.rs"]
+mod redis_replicas;
 #[path = "contract/redis_words.rs"]
 mod redis_words;

@@ -15,7 +15,7 @@ use countersign::store::row::Stored;
 
 use crate::START;
 use crate::redis::Redis;
-use crate::redis_faults::again;
+use crate::redis_bench::again;
 
 /// How many slots a Cluster has.
 const SLOTS: usize = 16_384;
