@@ -109,6 +109,10 @@ pub const fn line(code: Code) -> Line {
     }
 }
 
+/// When to ask again where the store is away (RFC 9110, section 10.2.3): most failures of a connection heal
+/// with the next step, a failover takes some seconds.
+const RETRY_AFTER_SECONDS: &str = "5";
+
 /// The text of `CONFIRMATION_SERVICE_UNAVAILABLE`, in both languages.
 pub const UNAVAILABLE_TEXT: &str = "安全确认服务暂不可用，请稍后重试。 / The confirmation service is unavailable; \
 nothing was executed. Reads are not affected.";
@@ -232,6 +236,9 @@ impl Problem {
         if !again_by_itself {
             answer = answer.with("x-should-retry", "false");
         }
+        if status == 503 {
+            answer = answer.with("Retry-After", RETRY_AFTER_SECONDS);
+        }
         answer
     }
 }
@@ -293,6 +300,16 @@ mod tests {
     fn a_decided_draft_says_its_own_status() {
         let body = body(&Problem::new(Code::DraftAlreadyDecided, "x").with("status", &"rejected"));
         assert_eq!(body["status"], "rejected");
+    }
+
+    #[test]
+    fn a_store_that_is_away_says_when_to_ask_again() {
+        for code in Code::ALL {
+            let problem = Problem::new(*code, "x");
+            let when = problem.answer().headers.into_iter().find(|(name, _)| name == "Retry-After");
+            let expected = (problem.status() == 503).then(|| ("Retry-After".to_owned(), "5".to_owned()));
+            assert_eq!(when, expected, "{code}");
+        }
     }
 
     #[test]

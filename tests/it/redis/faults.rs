@@ -21,6 +21,7 @@ fn told_of(guard: &Guard, kind: &str) -> f64 {
 #[track_caller]
 fn writes_are_refused(guard: &Guard, waiting: &Draft) {
     let answer = guard.agent().post("/tasks", &json!({"title": "not now"}));
+    assert_eq!(answer.header("Retry-After"), Some("5"));
     let problem = answer.must_refuse(503, "CONFIRMATION_SERVICE_UNAVAILABLE");
     assert_eq!((&problem["executed"], &problem["safe_to_retry"]), (&json!(false), &json!(true)), "{problem}");
     let problem = guard.approver().confirm(waiting).must_refuse(503, "DECISION_UNCERTAIN");
