@@ -16,7 +16,7 @@ if memo then
     local known = string.match(memo, '^(%x+) ')
     local new = known == step and load(id)
     if new then
-        return met()
+        return (met())
     end
     return reply('not_pending', before)
 end
@@ -27,8 +27,8 @@ end
 if before.owner ~= owner or before.initiator ~= initiator or before.args_hash ~= args_hash then
     return reply('other_call')
 end
-local answer = met()
-if answer and answer[1] ~= 'new' then
+local answer, is_own = met()
+if answer and not is_own then
     return answer
 end
 remember(before, 'again', step, id)

@@ -15,10 +15,10 @@ if row.state == 'pending' or works(row) or row.state == 'unverifiable' or not pa
     return plain('kept')
 end
 local own, token = PREFIX .. 'o:' .. row.owner, PREFIX .. 't:' .. row.token
--- Read before the first write, as every key that a step comes upon.
+redis.call('EXISTS', KEYS[4], own, token)
 redis.call('ZCARD', own)
+redis.call('ZCARD', IX)
 redis.call('XLEN', EV)
-local opened = redis.call('EXISTS', token)
 local function without(index, lines)
     local gone = {}
     for at = 2, #lines, 2 do
@@ -28,9 +28,6 @@ local function without(index, lines)
 end
 without(IX, lines_of(row))
 without(own, own_lines(row))
-if opened == 1 then
-    redis.call('DEL', token)
-end
-redis.call('DEL', PREFIX .. 'd:' .. id)
+redis.call('DEL', token, KEYS[4])
 emit(row, 'draft.deleted')
 return plain('deleted')

@@ -8,8 +8,9 @@
 local draft, own, token = PREFIX .. 'd:dr_0_', PREFIX .. 'o:0', PREFIX .. 't:0'
 local missing = {}
 for _, command in ipairs({
-    { 'TIME' }, { 'GET', KEYS[1] }, { 'SET', KEYS[1], '1' },
+    { 'TIME' }, { 'GET', KEYS[1] }, { 'MGET', KEYS[1] }, { 'SET', KEYS[1], '1' },
     { 'EXISTS', draft }, { 'HGET', draft, 'n' }, { 'HMGET', draft, 'n' }, { 'HGETALL', draft },
+    { 'HEXISTS', draft, 'n' },
     { 'HSET', draft, 'n', '1' }, { 'HDEL', draft, 'n' }, { 'DEL', draft },
     { 'MSET', token, 'a' }, { 'EXISTS', token }, { 'DEL', token },
     { 'ZCARD', IX }, { 'ZADD', IX, '0', 'a' }, { 'ZREM', IX, 'a' }, { 'ZRANGEBYLEX', IX, '-', '+' },

@@ -7,7 +7,8 @@
 --
 -- One partition is one slot; every key begins with its `cs:{N}:`, so no step leaves its slot. Every key that a step
 -- surely writes is named in KEYS: while a Cluster moves a slot, a step is then refused before it begins and not in its
--- middle. Keys that a step comes upon are read before its first write, which refuses it in the same way:
+-- middle. A key that a step comes upon is read before its first write, in one command with the draft's: so the server
+-- refuses the step while one of them is on the other node, where a key that has not come yet would pass for none.
 --   meta       text, six numbers: the highest time that a step has seen, the server's time then, the last event, the last
 --              draft, the latest created_at, the time of the oldest event
 --   d:<id>     hash: a draft
@@ -49,10 +50,13 @@ end
 local seen, seen_raw, seq, last_n, high, oldest = 0, 0, 0, 0, 0, 0
 local kept = redis.pcall('GET', KEYS[1])
 if kept then
+    seen = nil
     if type(kept) == 'string' then
         seen, seen_raw, seq, last_n, high, oldest = string.match(kept, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
     end
-    if type(kept) ~= 'string' or not seen then
+    if type(kept) == 'table' and not string.find(kept.err or '', '^WRONGTYPE') then
+        error({ err = kept.err .. ' (GET ' .. KEYS[1] .. ')' })
+    elseif not seen then
         damaged(KEYS[1] .. ' is not the six numbers of a partition')
     end
     seen, seen_raw, seq = tonumber(seen), tonumber(seen_raw), tonumber(seq)
@@ -101,8 +105,8 @@ local function wild(at)
     return at > now + TRUST_MS
 end
 
--- What the lines of a join key and of a caller's key begin with. Each is cut, so that a line stays short; whoever finds
--- a line compares the draft's own.
+-- What the lines of a join key and of a caller's key begin with. Each is cut, so that a line stays short. Calls whose join
+-- keys begin alike are told apart by their drafts; callers' keys that begin alike, in 124 bits, are not there.
 local function join_stem(join)
     return 'j' .. string.sub(join, 1, 13)
 end

@@ -30,7 +30,7 @@ end
 local function named(line, what)
     local row = load(id_of(line) or '')
     if not row or row.owner ~= owner then
-        corrupt('a line in ' .. OWN .. ' names no draft of this owner: ' .. what)
+        corrupt('the line "' .. line .. '" in ' .. OWN .. ' names no draft of this owner: ' .. what)
     end
     return row
 end
@@ -151,7 +151,8 @@ local function earlier(over)
     return nil, nil, repeated, behind, key_of
 end
 
--- The answer of an earlier draft or of a bound; nothing if a new draft is to be made.
+-- The answer of an earlier draft or of a bound; nothing if a new draft is to be made. And whether the call's own draft
+-- answers.
 local function met()
     if is_there then
         local known = load(id)
@@ -162,7 +163,7 @@ local function met()
         if known.token ~= brought.token or known.join ~= join or known.sealed_digest ~= brought.sealed_digest then
             return reply('other_draft')
         end
-        return reply(known.epoch == 0 and 'new' or 'joined', known)
+        return reply(known.epoch == 0 and 'new' or 'joined', known), known.epoch == 0
     end
     if not in_time then
         return plain('clock', text(now))

@@ -19,8 +19,9 @@ local equal, keyed = {}, nil
 if own_count > 0 then
     -- A line with another score can make the server find none of them.
     if redis.call('ZCOUNT', OWN, '0', '0') ~= own_count then
-        damaged('somebody else has written into ' .. OWN .. ': take the lines whose score is not 0 out, or give those that'
-            .. ' name a draft this score back')
+        damaged('somebody else has written into ' .. OWN .. ': look with `ZRANGEBYSCORE ' .. OWN .. ' -inf (0` and `ZRANGEBYSCORE '
+            .. OWN .. ' (0 +inf`, give lines that name a draft their score back (`ZADD ' .. OWN .. ' 0 LINE`) and take the'
+            .. ' others out (`ZREM ' .. OWN .. ' LINE`)')
     end
     equal = redis.call('ZREVRANGEBYLEX', OWN, '[' .. stem .. 'x' .. LAST, '[' .. stem .. 'a', 'LIMIT', 0, LOOK_BACK + 1)
     if ckey then
@@ -29,7 +30,8 @@ if own_count > 0 then
     end
 end
 
--- Whether the owner has too few lines, of which each draft has two, for any of its limits.
+-- Whether the owner has too few lines for any of its limits. `limits` is four numbers: how many lines are enough for the
+-- lower one, drafts pending, drafts held, and within how many milliseconds.
 local is_few = own_count < tonumber(string.match(limits, '^%d+'))
 
 -- What the new draft notes: the one that it may repeat, and those that were passed by.

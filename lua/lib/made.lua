@@ -1,9 +1,12 @@
 -- Writes the new draft, for hold and again: nothing answers the call. It stands behind everything else, in the open: a
--- function would cost more than some of the writes. The looks have read every key that is written, but the stream; the
--- times come in sixteen digits.
+-- function would cost more than some of the writes. Nothing was written if the first write fails, of the event; of the
+-- other keys the index is looked at here, the owner's and the draft's were, and a token's may be of any kind. The times
+-- come in sixteen digits.
 
 last_n, high = last_n + 1, math.max(high, begins)
-redis.call('XLEN', EV)
+redis.call('ZCARD', IX)
+emit({ id = id, status = 'pending', epoch = 0, tenant = tenant, owner = owner, tool = tool, args_hash = args_hash },
+    'draft.held', nil, nil, KEYS[6])
 redis.call('ZADD', IX, '0', 'st pending ' .. id, '0', 'due ' .. expires_at .. ' ' .. id)
 redis.call('ZADD', OWN, '0', 'own ' .. created_at .. ' ' .. id, '0', stem .. 'a ' .. place(last_n) .. ' ' .. id,
     '0', 'open ' .. expires_at .. ' ' .. id)
@@ -19,8 +22,6 @@ end
 if passed ~= '' then
     redis.call('HSET', KEYS[4], 'passed', passed)
 end
-emit({ id = id, status = 'pending', epoch = 0, tenant = tenant, owner = owner, tool = tool, args_hash = args_hash },
-    'draft.held', nil, nil, KEYS[6])
 if duplicate == '' and passed == '' then
     return plain('made')
 end

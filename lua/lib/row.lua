@@ -213,6 +213,7 @@ local function store(row)
     redis.call('ZCARD', IX)
     redis.call('XLEN', EV)
     if #own_old > 0 or #own_fresh > 0 then
+        redis.call('EXISTS', key, own)
         redis.call('ZCARD', own)
     end
     if #values > 0 then

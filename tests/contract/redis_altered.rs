@@ -105,4 +105,27 @@ async fn counters_that_somebody_wrote_over_stop_their_partition_alone_until_they
         server.command(&["SET", &meta, &good]);
     }
     h.held(&h.call("b")).await;
+    // Readiness does not hang on the first one either.
+    server.command(&["SET", "cs:{0}:meta", "x"]);
+    h.store().check().await.expect("the other fifteen take holds");
+}
+
+/// Drafts that stand under other keys would not be found by an equal call: nothing is written beside them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_version_of_the_guard_wrote_is_refused() {
+    let server = durable();
+    let own = Digest::of(b"keys");
+    for other in [own.to_hex(), format!("1 {}", own.to_hex()), format!("3 {}", own.to_hex()), String::new()] {
+        server.command(&["SET", "cs:{0}:keys", &other]);
+        let Bench { h, .. } = bench(&server.url(), 0, LONG).await;
+        let refused = h.store().same_keys(&own).await;
+        assert!(
+            matches!(&refused, Err(StoreError::Unavailable(why)) if why.contains("another version")),
+            "{other}: {refused:?}"
+        );
+    }
+    server.command(&["DEL", "cs:{0}:keys"]);
+    let Bench { h, .. } = bench(&server.url(), 0, LONG).await;
+    assert_eq!((h.store().same_keys(&own).await, h.store().same_keys(&own).await), (Ok(true), Ok(true)));
+    assert_eq!(h.store().same_keys(&Digest::of(b"others")).await, Ok(false));
 }

@@ -9,7 +9,7 @@ use countersign::base::id::{DraftId, Partition};
 use countersign::base::time::{Clock as _, ManualClock, SystemClock};
 use countersign::draft::state::{State, Status, Verdict};
 use countersign::store::conformance::{Call, Harness};
-use countersign::store::contract::{Filter, Held};
+use countersign::store::contract::{Filter, Held, StoreError};
 use countersign::store::redis::{RedisOptions, RedisStore};
 use countersign::store::row::Stored;
 
@@ -174,6 +174,66 @@ async fn p3_a_slot_that_moves_takes_its_drafts_along() {
     }
     let counts = h.store().counts().await.unwrap();
     assert!(counts.contains(&(Status::Running, 20)), "{counts:?}");
+}
+
+/// A step that knows only a draft's id comes upon its owner's lines and its token: while those are on the other node
+/// it is refused (in a Cluster told as uncertain) and nothing of it is written. Afterwards it leaves what it leaves elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_waits_for_every_key_of_its_draft() {
+    let cluster = Cluster::start();
+    let h = harness(&cluster).await;
+    let mut drafts = Vec::new();
+    for n in 0..4 {
+        drafts.push(held_in(&h, &h.call(&format!("{n}")), Partition::first(), n).await);
+    }
+    let [voted, withdrawn, rejected, gone] = &drafts[..] else { unreachable!("four") };
+    let withdraw =
+        async |draft: &Stored| h.store().withdraw(&draft.row.id, h.step(), "agent", Digest::of(b"mac")).await;
+    let far = SystemClock.now() + Duration::from_secs(3_600);
+    withdraw(gone).await.expect("ends");
+    let nodes = &cluster.0;
+    let slot = u16::try_from(nodes[0].command(&["CLUSTER", "KEYSLOT", "cs:{0}:meta"]).int()).unwrap();
+    let (from, number) = (Cluster::owner_of(slot), slot.to_string());
+    let to = (from + 1) % 3;
+    let id = |node: &Redis| node.command(&["CLUSTER", "MYID"]).text();
+    nodes[to].command(&["CLUSTER", "SETSLOT", &number, "IMPORTING", &id(&nodes[from])]);
+    nodes[from].command(&["CLUSTER", "SETSLOT", &number, "MIGRATING", &id(&nodes[to])]);
+    let port = nodes[to].port().to_string();
+    let own = |key: &String| key.contains(":o:") || key.contains(":t:");
+    let move_all = |wanted: &dyn Fn(&String) -> bool| {
+        let keys = nodes[from].command(&["CLUSTER", "GETKEYSINSLOT", &number, "100"]).texts();
+        for key in keys.iter().filter(|key| wanted(key)) {
+            nodes[from].command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+        }
+    };
+    // First what the steps name, then what they come upon; and, for other drafts, the other way round.
+    move_all(&|key| !own(key));
+    for draft in [voted, withdrawn, rejected] {
+        let answer = withdraw(draft).await;
+        assert!(matches!(answer, Err(StoreError::Uncertain(_))), "{answer:?}");
+    }
+    let answer = h.store().decide(h.yes(voted, "ada")).await;
+    assert!(matches!(answer, Err(StoreError::Uncertain(_))), "{answer:?}");
+    let answer = h.store().delete(&gone.row.id, far).await;
+    assert!(matches!(answer, Err(StoreError::Uncertain(_))), "{answer:?}");
+    move_all(&|_| true);
+    for node in [&nodes[to], &nodes[from], &nodes[(from + 2) % 3]] {
+        node.command(&["CLUSTER", "SETSLOT", &number, "NODE", &id(&nodes[to])]);
+    }
+    let index = nodes[to].command(&["ZRANGE", "cs:{0}:ix", "0", "-1"]).texts();
+    let lines = |draft: &Stored| index.iter().filter(|line| line.ends_with(draft.row.id.as_str())).count();
+    assert_eq!([voted, withdrawn, rejected, gone].map(lines), [2; 4], "half a step was written: {index:?}");
+    again(|| h.store().withdraw(&withdrawn.row.id, h.step(), "agent", Digest::of(b"mac"))).await;
+    again(|| h.store().withdraw(&rejected.row.id, h.step(), "agent", Digest::of(b"mac"))).await;
+    again(|| h.store().decide(h.yes(voted, "ada"))).await;
+    for draft in [withdrawn, rejected, gone] {
+        assert!(again(|| h.store().delete(&draft.row.id, far)).await);
+    }
+    // Of four drafts one is left, and the lines that lead to it.
+    let keys = nodes[to].command(&["KEYS", "cs:?0?:[ot]:*"]).texts();
+    assert_eq!(keys.len(), 2, "{keys:?}");
+    let lines = nodes[to].command(&["ZRANGE", keys.iter().find(|key| key.contains(":o:")).unwrap(), "0", "-1"]).texts();
+    assert!(lines.len() == 2 && lines.iter().all(|line| line.ends_with(voted.row.id.as_str())), "{lines:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -27,7 +27,7 @@ fn key(draft: &Stored, name: &str) -> String {
     format!("cs:{{{}}}:{name}", draft.row.id.partition().as_char())
 }
 
-/// All lines by which drafts of this one's owner are found, and how the server keeps them.
+/// All lines of the draft's partition, and those of its owner.
 fn lines(server: &Redis, draft: &Stored) -> (Vec<String>, Vec<String>) {
     let own = key(draft, &format!("o:{}", draft.row.owner_hash));
     let all = |index: &str| server.command(&["ZRANGE", index, "0", "-1"]).texts();

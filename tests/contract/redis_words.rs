@@ -151,11 +151,14 @@ async fn every_word_of_every_step_is_answered_to_somebody() {
     countersign::conformance!(run make);
     // A user that may do all but one thing would leave half of each step behind.
     let server = Redis::start(&["--appendonly", "yes"]);
-    server.command(&["ACL", "SETUSER", "default", "-zadd"]);
     let url = format!("redis://127.0.0.1:{}", listen(server.socket(), Arc::clone(&words)));
-    let refused = RedisStore::open(&url, Arc::new(SystemClock), RedisOptions::default()).await;
-    let why = refused.expect_err("a store without ZADD").to_string();
-    assert!(why.contains("ZADD cs:{0}:ix") && why.contains("users.acl.example"), "{why}");
+    for (command, named) in [("zadd", "ZADD cs:{0}:ix"), ("mget", "MGET cs:{0}:meta"), ("get", "GET cs:{0}:meta")] {
+        server.command(&["ACL", "SETUSER", "default", &format!("-{command}")]);
+        let refused = RedisStore::open(&url, Arc::new(SystemClock), RedisOptions::default()).await;
+        let why = refused.expect_err("a store that may not do all").to_string();
+        assert!(why.contains(named) && why.contains("users.acl.example"), "{command}: {why}");
+        server.command(&["ACL", "SETUSER", "default", &format!("+{command}")]);
+    }
 
     let promised = promised();
     let answered = words.lock().unwrap().clone();

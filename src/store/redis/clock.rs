@@ -1,7 +1,7 @@
 //! What this node knows of the store's time: the server's, counted on by this node's clock of suspended
 //! time, and by how much a partition is ahead of it.
 //!
-//! Owns the sum that `lua/lib/row.lua` makes of the same two numbers. Must never let the wall clock of
+//! Owns the sum that `lua/lib/begin.lua` makes of the same two numbers. Must never let the wall clock of
 //! this node count.
 
 use std::sync::{Arc, Mutex, PoisonError};

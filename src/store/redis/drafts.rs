@@ -62,8 +62,9 @@ impl RedisStore {
     /// One draft as it stands.
     pub(super) async fn load(&self, id: &DraftId) -> Result<Option<Stored>, Failure> {
         let found = self.read(std::slice::from_ref(id), true).await?.pop().unwrap_or(Ok(None))?;
-        if let Some(stored) = &found {
-            self.sure(&stored.row).await?;
+        match &found {
+            Some(stored) => self.sure(&stored.row).await?,
+            None => self.sure_of_none(id.partition()).await?,
         }
         Ok(found)
     }
@@ -151,7 +152,7 @@ impl RedisStore {
         let mut ask = redis::pipe();
         ask.cmd("GET").arg(key(partition, &token_key(digest)));
         let id = match self.link.ask(&ask, true).await?.pop() {
-            None | Some(Value::Nil) => return Ok(None),
+            None | Some(Value::Nil) => return self.sure_of_none(partition).await.map(|()| None),
             Some(found) => text(found)?,
         };
         let id: DraftId = id.parse().map_err(|_| strange("a token's draft"))?;

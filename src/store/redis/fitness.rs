@@ -2,6 +2,7 @@
 //! readiness is asked: a server that forgets is no store. Until it is what it must be, nothing is written and readiness says no.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -39,11 +40,20 @@ pub(super) struct Fitness {
     fingerprint: OnceLock<Digest>,
     /// While there is something, nothing is written.
     faults: RwLock<Vec<String>>,
+    /// How many replicas followed a server at the last look.
+    followers: AtomicU32,
 }
 
 impl Fitness {
     pub(super) fn new(acks_wanted: u32, assumed: Assumed, observer: Arc<dyn StoreObserver>) -> Self {
-        Self { acks_wanted, assumed, observer, fingerprint: OnceLock::new(), faults: RwLock::default() }
+        Self {
+            acks_wanted,
+            assumed,
+            observer,
+            fingerprint: OnceLock::new(),
+            faults: RwLock::default(),
+            followers: AtomicU32::new(0),
+        }
     }
 
     /// From now on the server must be of these keys.
@@ -57,12 +67,16 @@ impl Fitness {
     /// for new.
     pub(super) async fn look(&self, link: &Link) -> Result<(), Failure> {
         let mut found = faults(link, self.acks_wanted, self.assumed).await?;
+        if self.acks_wanted > 0 {
+            self.count_followers(link).await?;
+        }
         if let (true, Some(own)) = (found.is_empty(), self.fingerprint.get()) {
             match queries::fingerprint(link, own).await {
                 Ok(Fingerprint::Other) => found.push(
                     "it holds drafts of guards with other keys: give every guard the same keys file, or a server of its own"
                         .to_owned(),
                 ),
+                Ok(Fingerprint::OtherLayout) => found.push(queries::OTHER_LAYOUT.to_owned()),
                 Ok(Fingerprint::Written) => {
                     self.observer.step("look", Duration::ZERO, Some("emptied"));
                     tracing::error!(
@@ -82,6 +96,23 @@ impl Fitness {
                 tracing::error!(faults = found.join("; "), "the Redis server is not fit; nothing is written");
             }
             *known = found;
+        }
+        Ok(())
+    }
+
+    /// Warns where more replicas follow than are waited for: after a failover that left the old primary alive, one
+    /// that still follows it would acknowledge what the new primary never gets.
+    async fn count_followers(&self, link: &Link) -> Result<(), Failure> {
+        let follow =
+            |info: &String| info.lines().find_map(|line| line.strip_prefix("connected_slaves:")?.trim().parse().ok());
+        let followers = info(link, "replication").await?.iter().filter_map(follow).max().unwrap_or(0);
+        if self.followers.swap(followers, Ordering::Relaxed) != followers && followers > self.acks_wanted {
+            tracing::warn!(
+                followers,
+                min_replica_acks = self.acks_wanted,
+                "more replicas follow the Redis server than a step waits for: a failover while the old primary still runs can lose \
+                 what was answered, and send it twice; set store.min_replica_acks to the number of replicas"
+            );
         }
         Ok(())
     }
@@ -210,12 +241,17 @@ async fn settings(link: &Link, name: &str) -> Result<Vec<Option<String>>, Failur
 
 /// What is wrong with the servers' versions; one that does not tell is judged by whether scripts run.
 async fn versions(link: &Link) -> Result<Vec<String>, Failure> {
+    Ok(info(link, "server").await?.iter().filter_map(|info| version(info)).collect())
+}
+
+/// A section of what each server says of itself; nothing of one that keeps it to itself.
+async fn info(link: &Link, section: &str) -> Result<Vec<String>, Failure> {
     let mut ask = redis::pipe();
-    ask.cmd("INFO").arg("server");
+    ask.cmd("INFO").arg(section);
     let mut found = Vec::new();
     for answer in link.ask_all(&ask).await? {
         match answer {
-            Ok(mut answer) => found.extend(version(&text(answer.pop().unwrap_or_default())?)),
+            Ok(mut answer) => found.push(text(answer.pop().unwrap_or_default())?),
             Err(failure) if asks_forbidden(&failure) => {}
             Err(failure) => return Err(failure),
         }

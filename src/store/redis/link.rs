@@ -332,7 +332,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The word for a partition whose counters somebody has written over.
+/// The word for a partition's numbers or an owner's index that somebody has written over.
 pub(super) const DAMAGED: &str = "damaged";
 
 /// The word for a step that too few replicas have.
@@ -383,9 +383,11 @@ fn meaning(error: &RedisError, reads: bool) -> Failure {
         // Raised by a script before its first write.
         "CORRUPT" => return Failure { kind: "corrupt", error: StoreError::Corrupt(why) },
         "DAMAGED" => {
-            let advice = "somebody else has written there; nothing is changed until it is put right";
+            let advice = "nothing is changed there until it is put right (docs/operators.md, \"Damaged keys\")";
             return Failure::unavailable(DAMAGED, format!("{why}; {advice}"));
         }
+        // A script reads every key that it comes upon before its first write.
+        _ if why.contains("access a non local key") => "tryagain",
         "NOSCRIPT" => "noscript",
         "READONLY" => "readonly",
         "BUSY" => "busy",

@@ -296,6 +296,15 @@ impl RedisStore {
         Ok(())
     }
 
+    /// With acknowledging replicas, a draft that is not here is told as missing only by a server that has them: one that
+    /// was a primary before a failover does not know of what is newer.
+    async fn sure_of_none(&self, partition: Partition) -> Result<(), Failure> {
+        match self.acks() {
+            Some(acks) => self.link.caught_up(&key(partition, "told"), acks).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// The replicas have this draft as it stands here, and so everything of its partition until then.
     fn has_acknowledged(&self, row: &Row) {
         if let Some(at) = changed_at(row) {
@@ -472,10 +481,13 @@ impl Store for RedisStore {
 
     async fn same_keys(&self, fingerprint: &Digest) -> Result<bool, StoreError> {
         let found = self.told("same_keys", queries::fingerprint(&self.link, fingerprint)).await?;
-        let same = found != Fingerprint::Other;
-        if same {
-            self.fitness.must_have(*fingerprint);
+        match found {
+            Fingerprint::OtherLayout => Err(StoreError::Unavailable(queries::OTHER_LAYOUT.to_owned())),
+            Fingerprint::Other => Ok(false),
+            Fingerprint::Same | Fingerprint::Written => {
+                self.fitness.must_have(*fingerprint);
+                Ok(true)
+            }
         }
-        Ok(same)
     }
 }

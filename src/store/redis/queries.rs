@@ -65,7 +65,7 @@ impl RedisStore {
         }
     }
 
-    /// [`Self::ids`], and none of a partition whose counters somebody has written over: the others are told.
+    /// [`Self::ids`], and none of a partition whose numbers somebody has written over: the others are told.
     async fn readable_ids(&self, partition: Partition, filter: &Filter, limit: usize) -> Result<Vec<DraftId>, Failure> {
         readable(partition, self.ids(partition, filter, limit).await)
     }
@@ -199,7 +199,7 @@ impl RedisStore {
         self.link.ask(&ask, false).await?;
         // A user may be kept from scripts alone.
         let nothing = Filter { limit: 1, statuses: vec![Status::Pending], ..Filter::default() };
-        self.ids(Partition::first(), &nothing, 1).await?;
+        readable(Partition::first(), self.ids(Partition::first(), &nothing, 1).await)?;
         let Some(acks) = self.acks() else { return Ok(()) };
         // The partitions of a Cluster have primaries of their own.
         let asked = if self.link.is_cluster() { Partition::COUNT } else { 1 };
@@ -212,7 +212,7 @@ impl RedisStore {
     }
 }
 
-/// What one partition answers; nothing, told in the log, where its counters are damaged.
+/// What one partition answers; nothing, told in the log, where its numbers are damaged.
 fn readable<T: Default>(partition: Partition, answer: Result<T, Failure>) -> Result<T, Failure> {
     match answer {
         Err(failure) if failure.kind == DAMAGED => {
@@ -223,6 +223,10 @@ fn readable<T: Default>(partition: Partition, answer: Result<T, Failure>) -> Res
     }
 }
 
+/// Which layout of keys this version has: docs/lifecycle.md, "Redis". A draft that stands under others would not be
+/// found by an equal call.
+const LAYOUT: &str = "2";
+
 /// What the server says of the key-set fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fingerprint {
@@ -230,19 +234,28 @@ pub(super) enum Fingerprint {
     Written,
     Same,
     Other,
+    /// It has what another version of the guard wrote.
+    OtherLayout,
 }
+
+/// What to do about [`Fingerprint::OtherLayout`].
+pub(super) const OTHER_LAYOUT: &str = "it holds what another version of the guard wrote, under other keys than this one's: end \
+     its drafts with that version, and start this one on an emptied server or on another database";
 
 /// Compares the key-set fingerprint with the first node's; writes it if there is none.
 pub(super) async fn fingerprint(link: &Link, own: &Digest) -> Result<Fingerprint, Failure> {
+    let own = format!("{LAYOUT} {}", own.to_hex());
     let mut ask = redis::pipe();
-    ask.cmd("SET").arg(key(Partition::first(), "keys")).arg(own.to_hex()).arg("NX").arg("GET");
+    ask.cmd("SET").arg(key(Partition::first(), "keys")).arg(&own).arg("NX").arg("GET");
     // Asked twice it does what it does once, so it may be asked again as what only reads.
-    Ok(match link.ask(&ask, true).await?.pop().unwrap_or_default() {
-        Value::Nil => Fingerprint::Written,
-        known => match text(known)? == own.to_hex() {
-            true => Fingerprint::Same,
-            false => Fingerprint::Other,
-        },
+    let known = match link.ask(&ask, true).await?.pop().unwrap_or_default() {
+        Value::Nil => return Ok(Fingerprint::Written),
+        known => text(known)?,
+    };
+    Ok(match known.split_once(' ') {
+        _ if known == own => Fingerprint::Same,
+        Some((LAYOUT, _)) => Fingerprint::Other,
+        _ => Fingerprint::OtherLayout,
     })
 }
 
@@ -256,7 +269,7 @@ fn numbered(entry: Value) -> Option<(u64, Option<Event>)> {
     Some((seq, if rest == "0" { event(seq, fields) } else { None }))
 }
 
-/// What `append` in lua/lib/begin.lua makes: one field of nine lines, and two that need not be there.
+/// What `emit` in lua/lib/begin.lua writes: one field of nine lines, and two that need not be there.
 fn event(seq: u64, fields: Value) -> Option<Event> {
     let fields = pairs(fields).ok()?;
     let field = |name: &str| fields.get(name.as_bytes()).and_then(|value| std::str::from_utf8(value).ok());

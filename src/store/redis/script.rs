@@ -74,7 +74,8 @@ impl Script {
             head(wanted).split_whitespace().filter_map(part).collect::<String>()
         };
         text.push_str(BEGIN);
-        // Behind what all functions need: the server looks for a name that one uses from the last backwards.
+        // Behind the functions of `begin`: what a function uses is looked for from the latest name backwards, and the
+        // first thing a step does with its arguments is not in a function.
         if let Some(others) = args.get(1..).filter(|others| !others.is_empty()) {
             let _ = writeln!(text, "local {} = unpack(ARGV, 2)", others.join(", "));
         }
@@ -212,13 +213,18 @@ mod tests {
         std::fs::read_to_string(folder.join(format!("{name}.lua"))).unwrap()
     }
 
+    fn words(text: &str) -> impl Iterator<Item = &str> {
+        text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+    }
+
     /// The parts that a script's head names.
     fn parts_of(name: &str) -> Vec<String> {
         let own = source(name);
         let named =
             |kind: &str| own.lines().find_map(|line| line.strip_prefix(kind).map(str::to_owned)).unwrap_or_default();
         let all = ["-- first: ", "-- uses: ", "-- last: "].map(named).join(" ");
-        all.split_whitespace().map(|part| source(&format!("lib/{part}"))).collect()
+        let known = |part: &&str| assert!(LIBRARY.iter().any(|(known, _)| known == part), "{name} names {part}");
+        all.split_whitespace().inspect(known).map(|part| source(&format!("lib/{part}"))).collect()
     }
 
     #[test]
@@ -235,13 +241,12 @@ mod tests {
             assert_eq!(name, script.name);
             assert_eq!(script.args.first(), Some(&"clock"), "{name}");
             assert!(!script.replies.is_empty(), "{name}");
-            let used: BTreeSet<&str> = script.text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
             let texts: String = once(source(name)).chain(parts_of(name)).collect();
-            let body = texts.lines().filter(|line| !line.starts_with("--")).collect::<String>();
+            let used: BTreeSet<&str> = texts.lines().filter(|line| !line.starts_with("--")).flat_map(words).collect();
             for arg in &script.args {
-                assert!(*arg == "clock" || body.contains(arg), "{name} does not use its argument {arg}");
+                assert!(*arg == "clock" || used.contains(arg), "{name} does not use its argument {arg}");
             }
-            assert!(used.contains("PREFIX") && script.keys.starts_with(&["meta", "ix"]), "{name}");
+            assert!(script.keys.starts_with(&["meta", "ix"]), "{name}");
             // What it writes for certain, it names: see lua/lib/begin.lua.
             let of_a_draft = script.args.contains(&"id");
             assert!(!of_a_draft || script.keys.starts_with(&["meta", "ix", "ev", "draft"]), "{name}");
@@ -261,6 +266,12 @@ mod tests {
                     assert!(rights.contains(&format!("{{ '{command}'")), "{command} of {name} is not asked for");
                 }
             }
+        }
+        // And what is asked without a script: a guard that could not would be ready and answer nothing.
+        let plain = [include_str!("drafts.rs"), include_str!("queries.rs")].concat();
+        for (place, call) in plain.match_indices("ask.cmd(\"") {
+            let command = plain[place + call.len()..].split('"').next().unwrap();
+            assert!(rights.contains(&format!("{{ '{command}'")), "{command} is not asked for");
         }
     }
 

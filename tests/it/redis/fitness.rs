@@ -34,7 +34,7 @@ fn a_server_that_lost_everything_is_still_of_the_keys_that_use_it() {
     assert!(ended.error().contains("other keys"), "{}", ended.error());
 
     // Where somebody else was quicker, what this guard would write there could not be read by them.
-    redis.command(&["SET", "cs:{0}:keys", &"0".repeat(64)]);
+    redis.command(&["SET", "cs:{0}:keys", &format!("2 {}", "0".repeat(64))]);
     until("the guard has noticed it", || first.control_get("/readyz").status == 503);
     first.agent().post("/tasks", &json!({"title": "no"})).must_refuse(503, "CONFIRMATION_SERVICE_UNAVAILABLE");
     assert!(first.printed().contains("other keys"), "{}", first.printed());
