@@ -1,7 +1,7 @@
 //! What the stores cost: holds and whole cycles on SQLite against bare durable commits on the same
 //! file system, and on Redis against bare EVALSHAs; and the stores side by side. `cargo bench --bench store` prints tables of
-//! medians and ratios first (`-- redis` one of memory, sqlite, redis, sides alone), then criterion's own report of
-//! single steps on SQLite.
+//! medians and ratios first, then criterion's own report of single steps on SQLite; with a word behind it (`-- redis`) the
+//! table of memory, sqlite, redis or sides alone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use countersign::base::chance::OsChance;
+use countersign::base::digest::Digest;
+use countersign::base::id::DraftId;
 use countersign::draft::state::{State, Verdict};
 use countersign::store::contract::{Decided, Filter, Mark, Settled, StoreError};
 
@@ -19,10 +22,36 @@ async fn what_a_replica_has_not_acknowledged_does_not_count_yet() {
     let alone = h.store().decide(yes.clone()).await;
     assert!(matches!(alone, Err(StoreError::Uncertain(_))), "{alone:?}");
     assert_eq!(told.last(), Some("unacknowledged"));
+    // Nor is a draft told as missing by a server that may have been left behind.
+    let missing = DraftId::new(draft.row.id.partition(), draft.row.created_at, &OsChance);
+    let nobodys = h.store().by_token(draft.row.id.partition(), &Digest::of(b"nobody's")).await;
+    for answer in [h.store().get(&missing).await, nobodys] {
+        assert!(matches!(answer, Err(StoreError::Uncertain(_))), "{answer:?}");
+    }
     replica.resume();
+    assert_eq!(again(|| h.store().get(&missing)).await, None);
     let decided = again(|| h.store().decide(yes.clone())).await;
     assert!(matches!(decided, Decided::Claimed(..)), "{decided:?}");
     assert_eq!(h.kinds(&draft.row.id).await, ["held", "confirmed"]);
+}
+
+/// A failover that leaves the old primary alive, with a replica that still follows it: where all replicas are asked for,
+/// nothing counts there any more. Where fewer are, it would; the guard warns of that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p3_a_primary_that_was_left_behind_counts_nothing() {
+    let primary = durable();
+    let [promoted, _faithful] = [(); 2].map(|()| Redis::replica_of(&primary, &["--appendonly", "yes"]));
+    let Bench { h, .. } = bench(&primary.url(), 2, Duration::from_secs(6)).await;
+    let draft = h.held(&h.call("a")).await;
+    promoted.command(&["REPLICAOF", "NO", "ONE"]);
+    let alone = h.store().decide(h.yes(&draft, "ada")).await;
+    assert!(matches!(&alone, Err(StoreError::Uncertain(why)) if why.contains("1 of 2 replicas")), "{alone:?}");
+    let told = h.store().get(&draft.row.id).await;
+    assert!(matches!(told, Err(StoreError::Uncertain(_))), "{told:?}");
+    // At the new one it waits still, and is decided once.
+    let Bench { h: new, .. } = bench(&promoted.url(), 0, LONG).await;
+    let decided = new.store().decide(new.yes(&draft, "ada")).await;
+    assert!(matches!(decided, Ok(Decided::Claimed(..))), "{decided:?}");
 }
 
 /// A Sentinel that takes connections and says nothing, the first in the URL, holds nobody up.

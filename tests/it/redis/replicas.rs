@@ -45,6 +45,18 @@ fn what_a_caller_was_told_the_replica_has() {
     assert_eq!(unacknowledged(&guard), begun);
 }
 
+/// Fewer acknowledgements than replicas leave a gap at a failover, and whoever runs it is told.
+#[test]
+fn more_replicas_than_acknowledgements_are_warned_of() {
+    let (guard, _replica, primary, _upstream) = replicated(|setup| setup);
+    assert!(!guard.printed().contains("more replicas follow"), "{}", guard.printed());
+    let _second = Redis::replica_of(&primary, &DURABLE);
+    until("it is told", || {
+        guard.control_get("/readyz");
+        guard.printed().contains("more replicas follow")
+    });
+}
+
 /// One that is started while its replica is away lets reads pass, says that it is not ready, and takes
 /// holds once the replica is there.
 #[test]
