@@ -9,8 +9,7 @@ if row then
     expire(row)
     if row.state ~= 'pending' and not works(row) and row.state ~= 'unverifiable' and not row.collected_at then
         set(row, 'collected_at', now)
-        store(row)
-        emit(row, 'draft.collected')
+        store(row, 'draft.collected')
     end
 end
 return plain('done')

@@ -56,8 +56,7 @@ set(row, 'voters', row.voters and row.voters .. '\n' .. voter or voter)
 local have = #voters + 1
 if have < need then
     remember(row, 'decide', step, 'voted ' .. text(have) .. ' ' .. text(need))
-    store(row)
-    emit(row, 'draft.voted', voter)
+    store(row, 'draft.voted', voter)
     return reply('voted', row, text(have), text(need))
 end
 set(row, 'epoch', next_epoch(row))
@@ -66,6 +65,5 @@ set(row, 'claimed_at', now)
 set(row, 'lease_until', now + tonumber(lease_ms))
 set(row, 'lease_node', node)
 remember(row, 'decide', step, 'claimed')
-store(row)
-emit(row, 'draft.confirmed', voter)
+store(row, 'draft.confirmed', voter)
 return reply('claimed', row)

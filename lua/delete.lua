@@ -19,6 +19,7 @@ redis.call('EXISTS', KEYS[4], own, token)
 redis.call('ZCARD', own)
 redis.call('ZCARD', IX)
 redis.call('XLEN', EV)
+emit(row, 'draft.deleted')
 local function without(index, lines)
     local gone = {}
     for at = 2, #lines, 2 do
@@ -29,5 +30,4 @@ end
 without(IX, lines_of(row))
 without(own, own_lines(row))
 redis.call('DEL', token, KEYS[4])
-emit(row, 'draft.deleted')
 return plain('deleted')

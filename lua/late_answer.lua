@@ -26,6 +26,5 @@ if moved(row, 'late_answer:' .. verdict) then
 end
 note_evidence(row, evidence)
 remember(row, 'late_answer', step, 'noted')
-store(row)
-emit(row, 'draft.late_answer', '', event_reason)
+store(row, 'draft.late_answer', '', event_reason)
 return reply('superseded', row)

@@ -30,6 +30,5 @@ end
 set(row, 'attempts', row.attempts + 1)
 set(row, 'sent_at', now)
 remember(row, 'mark_sending', step, 'marked ' .. text(row.attempts) .. ' ' .. text(now))
-store(row)
-emit(row, 'draft.sending')
+store(row, 'draft.sending')
 return plain('marked', text(row.attempts), text(now))

@@ -9,8 +9,7 @@ if row then
     expire(row)
     if row.state == 'pending' and not row.seen_at then
         set(row, 'seen_at', now)
-        store(row)
-        emit(row, 'draft.seen')
+        store(row, 'draft.seen')
     end
 end
 return plain('done')

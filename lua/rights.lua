@@ -18,7 +18,7 @@ for _, command in ipairs({
     { 'ZCARD', own }, { 'ZCOUNT', own, '0', '0' }, { 'ZADD', own, '0', 'a' }, { 'ZREM', own, 'a' },
     { 'ZLEXCOUNT', own, '-', '+' }, { 'ZRANGEBYLEX', own, '-', '+' }, { 'ZREVRANGEBYLEX', own, '+', '-' },
     { 'XLEN', EV }, { 'XADD', EV, '*', 'a', 'b' }, { 'XDEL', EV, '1-0' }, { 'XRANGE', EV, '-', '+' },
-    { 'XREVRANGE', EV, '+', '-' }, { 'PUBLISH', 'cs:hints', 'a' },
+    { 'XINFO', 'STREAM', EV }, { 'PUBLISH', 'cs:hints', 'a' },
 }) do
     if not redis.acl_check_cmd(unpack(command)) then
         missing[#missing + 1] = command[1] .. ' ' .. (command[2] or '')

@@ -35,8 +35,5 @@ remember(row, 'take_over', step, claimed and 'claimed' or 'verifying')
 if before == 'running/sending' then
     note_evidence(row, text(now) .. '\t' .. piece)
 end
-store(row)
-if before ~= row.state then
-    emit(row, 'draft.verifying')
-end
+store(row, before ~= row.state and 'draft.verifying' or nil)
 return reply(claimed and 'claimed' or 'verifying', row)

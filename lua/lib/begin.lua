@@ -153,8 +153,15 @@ local function emit(row, kind, by, reason, token)
             error(added)
         end
         -- Somebody put numbers into the stream, or took the counter back: go on behind what stands there.
-        local top = redis.call('XREVRANGE', EV, '+', '-', 'COUNT', 1)[1]
-        seq = math.max(seq, top and tonumber(string.match(top[1], '^%d+')) or 0)
+        local info = redis.call('XINFO', 'STREAM', EV)
+        for at = 1, #info, 2 do
+            if info[at] == 'last-generated-id' then
+                seq = math.max(seq, tonumber(string.match(info[at + 1], '^%d+')))
+            end
+        end
+        if seq >= CEILING then
+            damaged('the last number that ' .. EV .. ' has had is larger than can be counted')
+        end
     end
     if oldest < now - EVENTS_KEPT_MS or wild(oldest) then
         trim()

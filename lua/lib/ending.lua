@@ -30,8 +30,7 @@ local function ended(row, ask, name, kind)
         row.changes.response = false
     end
     remember(row, name, ask.step, 'done')
-    store(row)
-    emit(row, kind, ask.by, ask.failure)
+    store(row, kind, ask.by, ask.failure)
     return reply('done', row)
 end
 

@@ -96,8 +96,7 @@ end
 local function joined(row, session)
     if #lines(row.sessions) < SESSIONS_MAX and not contains(row.sessions or '', session) then
         set(row, 'sessions', row.sessions and row.sessions ~= '' and row.sessions .. '\n' .. session or session)
-        store(row)
-        emit(row, 'draft.joined')
+        store(row, 'draft.joined')
     end
     return reply('joined', row)
 end

@@ -183,18 +183,21 @@ local function changed(before, after)
     return old, fresh
 end
 
+-- What is new first: an index that lost its last line would be no key any more, and a node that a slot moves away from
+-- would not make it again.
 local function rewrite(index, old, fresh)
-    if #old > 0 then
-        redis.call('ZREM', index, unpack(old))
-    end
     if #fresh > 0 then
         redis.call('ZADD', index, unpack(fresh))
     end
+    if #old > 0 then
+        redis.call('ZREM', index, unpack(old))
+    end
 end
 
--- Writes a changed draft, and its lines as far as they changed. Fails before the first write where a key is not what it
--- should be: Redis keeps what a script that fails has written.
-local function store(row)
+-- Writes a changed draft, its event if there is one, and its lines as far as they changed. Fails before the first write
+-- where a key is not what it should be: Redis keeps what a script that fails has written. The event is the first, because
+-- the stream may refuse it.
+local function store(row, kind, by, reason)
     local key, values, gone = PREFIX .. 'd:' .. row.id, {}, {}
     for name, value in pairs(row.changes) do
         if value == false then
@@ -216,6 +219,9 @@ local function store(row)
         redis.call('EXISTS', key, own)
         redis.call('ZCARD', own)
     end
+    if kind then
+        emit(row, kind, by, reason)
+    end
     if #values > 0 then
         redis.call('HSET', key, unpack(values))
     end
@@ -234,8 +240,7 @@ local function expire(row)
         set(row, 'r_reason', EXPIRED)
         set(row, 'r_at', now)
         set(row, 'ended_at', now)
-        store(row)
-        emit(row, 'draft.expired')
+        store(row, 'draft.expired')
         return true
     end
     return false

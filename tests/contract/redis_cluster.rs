@@ -236,6 +236,27 @@ async fn a_step_waits_for_every_key_of_its_draft() {
     assert!(lines.len() == 2 && lines.iter().all(|line| line.ends_with(voted.row.id.as_str())), "{lines:?}");
 }
 
+/// The one draft of a partition whose slot begins to move is written whole: its index never loses its last line, which
+/// the node would not make again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_only_draft_of_a_slot_that_moves_is_written_whole() {
+    let cluster = Cluster::start();
+    let h = harness(&cluster).await;
+    let draft = held_in(&h, &h.call("a"), Partition::first(), 1).await;
+    let nodes = &cluster.0;
+    let slot = u16::try_from(nodes[0].command(&["CLUSTER", "KEYSLOT", "cs:{0}:meta"]).int()).unwrap();
+    let (from, number) = (Cluster::owner_of(slot), slot.to_string());
+    let to = &nodes[(from + 1) % 3];
+    to.command(&["CLUSTER", "SETSLOT", &number, "IMPORTING", &nodes[from].command(&["CLUSTER", "MYID"]).text()]);
+    nodes[from].command(&["CLUSTER", "SETSLOT", &number, "MIGRATING", &to.command(&["CLUSTER", "MYID"]).text()]);
+    h.sending(&draft).await;
+    h.settle(&draft, Verdict::Succeeded, None).await;
+    assert_eq!(h.kinds(&draft.row.id).await, ["held", "confirmed", "sending", "succeeded"]);
+    let far = SystemClock.now() + Duration::from_secs(3_600);
+    assert_eq!(h.store().due(far, &[], 10).await.expect("answers").deletable, [draft.row.id.clone()]);
+    assert!(h.store().delete(&draft.row.id, far).await.expect("it ends there"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_hangs_first_in_the_url_keeps_no_guard_from_starting() {
     let cluster = Cluster::start();

@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign::base::digest::Digest;
 use countersign::base::time::ManualClock;
 use countersign::store::conformance::Harness;
-use countersign::store::contract::Store as _;
+use countersign::store::contract::{Store as _, StoreError};
 use countersign::store::cursor::Cursor;
+use countersign::store::row::Event;
 
 use crate::redis::Redis;
 
@@ -56,4 +58,42 @@ async fn what_is_no_event_is_read_past_alone() {
     assert!(refused.is_err(), "{refused:?}");
     let held = server.command(&["KEYS", &format!("cs:{{{partition}}}:d:*")]).texts();
     assert_eq!(held, [format!("cs:{{{partition}}}:d:{}", before.row.id)]);
+}
+
+/// A stream whose last number is ahead of what stands in it, as it is after somebody has added an entry and taken it out
+/// again: every step goes on behind that number. One whose last number cannot be counted takes no step, and none is
+/// half written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_was_ahead_is_gone_on_behind() {
+    let clock = Arc::new(ManualClock::new(crate::START));
+    let server = Redis::start(&["--appendonly", "yes"]);
+    let store = Arc::new(crate::redis_store(&server, clock.clone()).await);
+    let h = Harness::new(store.clone(), clock, Box::new(()));
+    let draft = h.held(&h.call("a")).await;
+    let key = |name: &str| format!("cs:{{{}}}:{name}", draft.row.id.partition().as_char());
+    let poison = |id: &str| {
+        server.command(&["XADD", &key("ev"), id, "a", "b"]);
+        server.command(&["XDEL", &key("ev"), id]);
+    };
+    poison("500-3");
+    let other = h.held(&h.call("b")).await;
+    h.claimed(&draft).await;
+    let seqs = |events: Vec<Event>| events.iter().map(|event| event.seq).collect::<Vec<_>>();
+    assert_eq!(seqs(h.events().await), [1, 501, 502]);
+    assert_eq!(h.kinds(&draft.row.id).await, ["held", "confirmed"]);
+
+    poison("9007199254740993-0");
+    let everything = || {
+        let mut keys = server.command(&["KEYS", "*"]).texts();
+        keys.sort();
+        keys.iter().map(|key| format!("{:?}", server.command(&["DUMP", key]))).collect::<Vec<_>>()
+    };
+    let before = everything();
+    let refused = h.store().hold(h.hold_of(&h.call("c"))).await;
+    assert!(matches!(&refused, Err(StoreError::Unavailable(why)) if why.contains(&key("ev"))), "{refused:?}");
+    let refused = h.store().decide(h.yes(&other, "ada")).await;
+    assert!(matches!(&refused, Err(StoreError::Unavailable(why)) if why.contains(&key("ev"))), "{refused:?}");
+    let refused = h.store().withdraw(&other.row.id, h.step(), "agent", Digest::of(b"mac")).await;
+    assert!(matches!(&refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    assert!(everything() == before, "a refused step has written");
 }
