@@ -203,6 +203,9 @@ fn a_body_that_is_not_args_is_held_whole_and_named_by_its_digest() {
     let shown = guard.draft(&draft.id).to_string();
     assert!(shown.contains(&sha256_hex(&bytes)), "the card names the body's digest: {shown}");
     assert!(shown.contains("5000"), "the card names the body's length: {shown}");
+    let task = guard.approver().get(&format!("/api/tasks/{}", draft.id)).must_be(200).json();
+    let described = json!({"content_type": "application/octet-stream", "length": 5000, "sha256": sha256_hex(&bytes)});
+    assert_eq!(task["payload"], json!({ "body": described }), "{task}");
     guard.approver().confirm_fully(&draft);
     let sent = upstream.the_one("/free/upload");
     assert_eq!(sent.body, bytes);

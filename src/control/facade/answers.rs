@@ -44,7 +44,7 @@ impl Shown {
         Self {
             task_id: draft.line.draft_id.clone(),
             task_type: draft.line.tool.clone(),
-            payload: draft.args.clone(),
+            payload: payload(draft),
             status: name_of(draft),
             created_at: draft.line.created_at,
             expires_at: draft.line.expires_at,
@@ -54,6 +54,18 @@ impl Shown {
             failure_reason: words::reason(draft),
         }
     }
+}
+
+/// The args; where the body is none of them, it stands beside them by type, length and digest.
+fn payload(draft: &DraftView) -> Value {
+    let mut payload = draft.args.clone();
+    let opaque = draft.request.as_ref().filter(|request| request.kind == "opaque" && request.length > 0);
+    if let (Some(members), Some(request)) = (payload.as_object_mut(), opaque) {
+        let described =
+            json!({"content_type": request.content_type, "length": request.length, "sha256": request.sha256});
+        members.insert("body".to_owned(), described);
+    }
+    payload
 }
 
 /// Who decided: the one who said no, else the last one who said yes.
